@@ -27,7 +27,7 @@ from llama_index_gear.ingestion.moves import (
     follow_flow,
     place_passages,
 )
-from llama_index_gear.ingestion.targets import AddPassages, DeletePassages, Target
+from llama_index_gear.ingestion.targets import AddPassages, DeletePassages, FinishPassages, Target
 from llama_index_gear.ingestion.updates import (
     EstimateExtraction,
     ExtractTriples,
@@ -286,6 +286,9 @@ class ExistingCollection(ClosedByWith):
             case DeletePassages():
                 delete, adelete = request.store.delete_nodes, request.store.adelete_nodes
                 return Handler(partial(delete, list(request.ids)), partial(adelete, list(request.ids)))
+            case FinishPassages():
+                finish, afinish = request.store.answer, request.store.aanswer
+                return Handler(partial(finish, FinishWrites()), partial(afinish, FinishWrites()))
             case PlacePassages():
                 return Handler(partial(place_passages, request), partial(aplace_passages, request))
         return Handler(partial(store.answer, request), partial(store.aanswer, request))
@@ -313,8 +316,7 @@ class ExistingCollection(ClosedByWith):
         points = yield from source.count_flow(filters)
         settings = describe_extractor(extractor)
         target = Target(store, source)
-        yield from target.open_flow()
-        yield from ask(FinishWrites())
+        yield from target.finish_flow()
         yield from follow_flow(target, moved=moved)
         place = self.place
         passages, written, ledger, offset, is_probed = 0, 0, ExtractionLedger(), None, False

@@ -32,6 +32,13 @@ class DeletePassages(Request[None]):
 
 
 @dataclass(frozen=True)
+class FinishPassages(Request[None]):
+    """Finish or undo what calls left in a store that ended early. Answer: nothing."""
+
+    store: GeARVectorStore
+
+
+@dataclass(frozen=True)
 class Target:
     """The writes of a collection's passages into a store.
 
@@ -75,6 +82,11 @@ class Target:
                 raise self._make_error(name, f"that is, or may be, the collection {self.source.name!r} that is read")
         store = self.store.name_collections(found)
         return store if tenant is None else store.for_tenant(tenant)
+
+    def finish_flow(self) -> Flow[None]:
+        """Finish or undo what calls left that ended early."""
+        store = yield from self.open_flow()
+        yield from ask(FinishPassages(store))
 
     def add_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:
         """Store passages."""

@@ -9,7 +9,7 @@ not transitive. Without links a payload is what it was before there were any.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -234,7 +234,7 @@ class StoreAliases:
                 points, offset = yield from self.collections.page_flow(
                     self.collections.triples, match_, payload=TRIPLE_FIELDS, vectors=False, offset=offset
                 )
-                for stored in (to_stored_triple(point, 0.0) for point in points):
+                for stored in (to_stored_triple(point, 0.0) for point in filter(is_triple, points)):
                     evidence.add(stored.triple, stored.passage_id, facts)
                 if offset is None:
                     break
@@ -274,20 +274,19 @@ class StoreAliases:
             pairs = [pair for pair in found if pair.is_sure]
         new = {self._to_link(pair) for pair in _read_pairs(pairs)}
         before, after, names = yield from self.relink_flow(lambda links: links | new)
-        return _to_pairs(after - before, names)
+        return _to_pairs((after - before) & new, names)
 
     def unlink_flow(self, pairs: Sequence[Any] | None) -> Flow[list[AliasPair]]:
         """The flow of `unlink_aliases`."""
         gone = None if pairs is None else {self._to_link(pair) for pair in _read_pairs(pairs)}
         before, after, names = yield from self.relink_flow(lambda links: set() if gone is None else links - gone)
-        return _to_pairs(before - after, names)
+        return _to_pairs(before - after if gone is None else (before - after) & gone, names)
 
     def find_outdated_flow(self) -> Flow[list[str]]:
         """Find the passages, of all tenants, with a triple whose links are not those of its entities."""
         links = yield from self.read_links_flow(None)
         names = yield from self.read_names_flow(links, None)
-        keys = _list_keys(links)
-        return (yield from self._rewrite_flow(keys, keep_present(links, names), None, is_dry=True))
+        return (yield from self._rewrite_flow(links, keep_present(links, names), None, is_dry=True))
 
     def repair_flow(self) -> Flow[None]:
         """Give all triples, of all tenants, the links of their entities; links of names that are gone go too."""
@@ -308,14 +307,18 @@ class StoreAliases:
         claim = self.locks.claim(None)
         try:
             yield from ask(AcquirePassages(claim))
-            before = yield from self.read_links_flow(filters)
-            wanted = change(before)
-            names = yield from self.read_names_flow(before | wanted, filters)
-            wanted = keep_present(wanted, names)
-            # Repeated until nothing is left: another process may have stored triples meanwhile, without these links.
-            while (yield from self._rewrite_flow(_list_keys(before | wanted), wanted, filters, is_dry=False)):
-                pass
-            after = yield from self.read_links_flow(filters)
+            before = after = yield from self.read_links_flow(filters)
+            names: dict[tuple[str | None, str], str] = {}
+            # Repeated until nothing is left, each time from what is stored: another process may have stored triples
+            # meanwhile, without these links, or have linked names itself.
+            while True:
+                wanted = change(after)
+                names |= yield from self.read_names_flow(after | wanted, filters)
+                wanted = keep_present(wanted, names)
+                changed = yield from self._rewrite_flow(after, wanted, filters, is_dry=False)
+                after = yield from self.read_links_flow(filters)
+                if not changed:
+                    break
         finally:
             claim.release()
         return before, after, names
@@ -355,16 +358,22 @@ class StoreAliases:
         return names
 
     def _rewrite_flow(
-        self, keys: Sequence[str], links: Iterable[Link], filters: MetadataFilters | None, *, is_dry: bool
+        self, stored: Set[Link], wanted: Set[Link], filters: MetadataFilters | None, *, is_dry: bool
     ) -> Flow[list[str]]:
-        """Write the links into the triples that have one of the keys; return the ids of passages that lacked some."""
-        partners, outdated = index_partners(links), dict[str, None]()
-        for points in self._page_flows(keys, filters):
+        """Write the wanted links into the triples of their names, in place of those that were stored.
+
+        Links that were stored since then, by another process, stay. Return the ids of passages that lacked some.
+        """
+        partners, outdated = index_partners(wanted), dict[str, None]()
+        for points in self._page_flows(_list_keys(stored | wanted), filters):
             changes = LinkChanges()
             for point in (yield from points):
                 own, tenant = own_entities(point.payload), read_tenant(self.tenancy, point.payload)
-                wanted = build_alias_payload(own, {key: partners.get((tenant, key), ()) for key in own})
-                if changes.add(point, wanted):
+                links = {key: set(partners.get((tenant, key), ())) for key in own}
+                for key, alias in read_aliases(point.payload):
+                    if key in links and Link(tenant, min(key, alias), max(key, alias)) not in stored:
+                        links[key].add(alias)
+                if changes.add(point, build_alias_payload(own, links)):
                     outdated[point.payload["passage_id"]] = None
             if not is_dry:
                 yield from changes.write_flow(self.collections)

@@ -81,6 +81,7 @@ class Collections:
         clear_count: returns how often both collections were deleted, through any store in this process.
         dimension: dimension of the dense vectors; None until the collections are found.
         has_triples: True once the triples' collection is found.
+        has_index_of_calls: True once it has the index by which what calls left is found.
 
     """
 
@@ -98,6 +99,7 @@ class Collections:
     clear_count: Callable[[], int] = lambda: 0
     dimension: int | None = field(default=None)
     has_triples: bool = field(default=False)
+    has_index_of_calls: bool = field(default=False)
     _seen_clear_count: int = field(default=0, init=False)
     _has_warned: bool = field(default=False, init=False)
     _has_looked_for_triples: bool = field(default=False, init=False)
@@ -109,6 +111,7 @@ class Collections:
         """Return True if there is a collection to search; note its dimension."""
         if self._seen_clear_count != self.clear_count():
             self.dimension, self.has_triples, self._seen_clear_count = None, False, self.clear_count()
+            self.has_index_of_calls = False
         if self.dimension is None:
             name = {"collection_name": self.passages}
             exists = yield from ask(QdrantCall("collection_exists", name))
@@ -193,6 +196,15 @@ class Collections:
                 exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
                 if not exists:  # otherwise another writer was faster
                     raise
+        yield from self.index_flow(name, fields)
+
+    def index_flow(self, name: str, fields: Sequence[tuple[str, Any]]) -> Flow[None]:
+        """Create the payload indexes of a collection that are missing.
+
+        Raises:
+            ArgumentError: no `GeARVectorStore` made it, and `requires_mark` is True.
+
+        """
         info = yield from ask(QdrantCall("get_collection", {"collection_name": name}))
         if self.requires_mark and not _is_marked(info):
             raise ArgumentError(f"no GeARVectorStore made the collection {name!r}: nothing is written into it")

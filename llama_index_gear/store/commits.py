@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from qdrant_client.http import models
@@ -47,6 +47,7 @@ from llama_index_gear.store.schema import (
     REPLACED,
     UNFINISHED,
     WRITE,
+    can_be_replaced,
     match_any,
     match_writes,
     point_id_of,
@@ -120,18 +121,20 @@ class PassageCommits:
         """
         match_ = models.Filter(must=[match_any("passage_id", node_ids)])
         payload = [*fields, "passage_id", WRITE, DELETED, UNFINISHED]
-        triples = yield from self.collections.scroll_flow(
-            self.collections.triples, match_, payload=payload, vectors=vectors
-        )
+        read = partial(self._read_triples_flow, match_, payload=payload, vectors=vectors)
+        triples = yield from read()
         guessed = self._guess_named(node_ids, triples)
         unclear = [node_id for node_id in node_ids if node_id not in guessed and node_id not in named]
         if unclear:
             call = build_retrieve(self.collections.passages, unclear)
             named = {**named, **{node_id: None for node_id in unclear}, **read_named(unclear, (yield from ask(call)))}
-            triples = yield from self.collections.scroll_flow(
-                self.collections.triples, match_, payload=payload, vectors=vectors
-            )
+            triples = yield from read()
         return Stored(triples, {**guessed, **named})
+
+    def _read_triples_flow(self, match_: models.Filter, **wanted: Any) -> Flow[list[Any]]:
+        """Read triples, without those that are damaged: a write does not know them, and `repair` deletes them."""
+        points = yield from self.collections.scroll_flow(self.collections.triples, match_, **wanted)
+        return list(filter(can_be_replaced, points))
 
     def _guess_named(self, node_ids: Iterable[str], triples: Iterable[Any]) -> dict[str, str | None]:
         writes: dict[str, set[str | None]] = {node_id: set() for node_id in node_ids}

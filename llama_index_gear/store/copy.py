@@ -28,6 +28,7 @@ from llama_index_gear.store.schema import (
     WRITE,
     WRITE_FIELDS,
     build_triple_payload,
+    get_passage_id,
     match_any,
     to_node,
 )
@@ -213,8 +214,8 @@ def _keep_stated(
     owners = {node.node_id: (node, point.payload.get(WRITE)) for node, point in zip(nodes, passages, strict=True)}
     kept = []
     for point in triples:
-        if str(point.id) in stated:
-            node, write = owners[point.payload["passage_id"]]
+        if str(point.id) in stated and get_passage_id(point) in owners:
+            node, write = owners[get_passage_id(point)]
             if point.payload.get(WRITE) != write:
                 point = point.model_copy(update={"payload": {**point.payload, **build_triple_payload(node)}})
             kept.append(point)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,9 @@ from llama_index_gear.store.schema import (
     DOC_ID,
     UNFINISHED,
     WRITE,
+    can_be_replaced,
+    get_passage_id,
+    has_sound_marks,
     match_any,
     match_writes,
     point_id_of,
@@ -62,7 +65,13 @@ class StoreDeletes:
 
     def delete_triples_flow(self, passage_ids: Sequence[str]) -> Flow[None]:
         """Delete the triples of passages that are no longer stored."""
-        yield from self._delete_flow(None, models.Filter(must=[match_any("passage_id", passage_ids)]))
+        claim = self.locks.claim(None)
+        try:
+            yield from ask(AcquirePassages(claim))
+            match_ = models.Filter(must=[match_any("passage_id", passage_ids)])
+            yield from self.collections.delete_flow(self.collections.triples, match_)
+        finally:
+            claim.release()
 
     def _delete_matching_flow(self, filters: MetadataFilters | None, extra_conditions: Sequence[Any]) -> Flow[None]:
         """Delete the passages that match, and their triples.
@@ -106,13 +115,23 @@ class StoreDeletes:
             claim.release()
 
     def delete_left_over_flow(self, triples: Sequence[Any], has_passages: bool) -> Flow[set[str]]:
-        """Delete those of these triples that are left over, without a passage; return the passages that are stored."""
-        passage_ids = list({point.payload["passage_id"]: None for point in triples})
+        """Delete those of these triples that are left over, without a passage; return the passages that are stored.
+
+        A damaged triple of no passage that is stored is left over too.
+        """
+        passage_ids = list(dict.fromkeys(filter(None, map(get_passage_id, triples))))
         present = (yield from self.collections.find_present_flow(passage_ids)) if has_passages else set()
-        missing = [point for point in triples if point.payload["passage_id"] not in present]
-        if left_over := match_left_over(missing, self.locks):
-            yield from self.collections.delete_flow(self.collections.triples, left_over)
+        missing = [point for point in triples if get_passage_id(point) not in present]
+        yield from self._delete_triples_flow(missing, None)
         return present
+
+    def _delete_triples_flow(self, triples: Sequence[Any], gone: Set[str] | None) -> Flow[None]:
+        """Delete those of these triples that are left over (see `match_left_over`), or damaged."""
+        damaged = [point.id for point in triples if not can_be_replaced(point)]
+        has_damaged_id = models.Filter(must=[models.HasIdCondition(has_id=damaged)]) if damaged else None
+        for match_ in (has_damaged_id, match_left_over(filter(can_be_replaced, triples), self.locks, gone)):
+            if match_ is not None:
+                yield from self.collections.delete_flow(self.collections.triples, match_)
 
     def _delete_passages_flow(
         self, points: Sequence[Any], match_: models.Filter, has_triples: bool, call: str
@@ -123,7 +142,9 @@ class StoreDeletes:
         passages. Return the passages that are there once more, as they were: `unfinished` wrote them.
         """
         triples = self.collections.triples
-        writes = {point.payload[WRITE] for point in points if (point.payload or {}).get(WRITE)}
+        payloads = {point.id: point.payload or {} for point in points}
+        damaged = [point_id for point_id, payload in payloads.items() if not has_sound_marks(payload)]  # none's
+        writes = {payload[WRITE] for payload in payloads.values() if has_sound_marks(payload) and payload.get(WRITE)}
         hashes = {node.node_id: node.hash for node, _ in read_passages(points)[0]}
         passage_ids = list(hashes)
         of_passages = match_any("passage_id", passage_ids)
@@ -135,17 +156,18 @@ class StoreDeletes:
             yield from self.collections.update_flow(triples, [models.SetPayloadOperation(set_payload=mark)])
         has_id = models.HasIdCondition(has_id=[point.id for point in points])
         yield from self.collections.delete_flow(
-            self.collections.passages, models.Filter(must=[match_, has_id, match_writes(writes)])
+            self.collections.passages, models.Filter(must=[match_, has_id, match_writes(writes, damaged)])
         )
         again: list[Any] = []
         if passage_ids and has_triples:
             stored = yield from self.collections.scroll_flow(
                 triples, models.Filter(must=[of_passages]), payload=["passage_id", WRITE, DELETED], vectors=False
             )
-            if left_over := match_left_over(stored, self.locks, writes):
-                yield from self.collections.delete_flow(triples, left_over)
+            yield from self._delete_triples_flow(stored, writes)
             named = {
-                point.payload["passage_id"] for point in stored if point.payload.get(WRITE, "") not in {*writes, ""}
+                get_passage_id(point)
+                for point in filter(can_be_replaced, stored)
+                if point.payload.get(WRITE, "") not in {*writes, ""}
             }
             if named:
                 has_id = models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in named])
@@ -153,18 +175,6 @@ class StoreDeletes:
                     self.collections.passages, models.Filter(must=[match_, has_id]), payload=True, vectors=False
                 )
         return [point for node, point in read_passages(again)[0] if node.hash == hashes[node.node_id]]
-
-    def _delete_flow(self, passage_filter: models.Filter | None, triple_filter: models.Filter) -> Flow[None]:
-        """Delete the passages that match (None: no passage) and the triples that match."""
-        names = (self.collections.passages, self.collections.triples)  # in this order: see `commits`
-        claim = self.locks.claim(None)
-        try:
-            yield from ask(AcquirePassages(claim))
-            for name, match_ in zip(names, (passage_filter, triple_filter), strict=True):
-                if match_ is not None and (yield from ask(QdrantCall("collection_exists", {"collection_name": name}))):
-                    yield from self.collections.delete_flow(name, match_)
-        finally:
-            claim.release()
 
     def clear_flow(self) -> Flow[None]:
         """The flow of `clear`."""

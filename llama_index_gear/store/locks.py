@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from weakref import WeakValueDictionary
 
 from llama_index_gear.errors import StoreError
@@ -166,12 +167,14 @@ class PassageLocks:
         """Return a name for a write under a claim: its second, process, claim and number, in hexadecimal."""
         return f"{int(time.time()):x}-{self._process}-{claim.ticket:x}-{next(self._writes):x}"
 
-    def has_ended(self, write: str) -> bool:
-        """Return True if the call that made a write has ended.
+    def has_ended(self, write: Any) -> bool:
+        """Return True if the call that made a write has ended. What is no name of a write, no call made.
 
         The calls of this process are known. One of another process is taken for dead ten minutes after its write began:
         a write takes seconds. An engine that serves one process at a time has no such call under way.
         """
+        if not isinstance(write, str):
+            return True
         try:
             second, process, ticket, _ = write.split("-")
             if process == self._process:
@@ -181,9 +184,9 @@ class PassageLocks:
         except ValueError:  # another program's
             return True
 
-    def is_ours(self, write: str) -> bool:
+    def is_ours(self, write: Any) -> bool:
         """Return True if a call of this process made a write, and has not ended."""
-        return self._process in write.split("-") and not self.has_ended(write)
+        return isinstance(write, str) and self._process in write.split("-") and not self.has_ended(write)
 
     def is_active(self, claim: Claim) -> bool:
         """Return True if a claim is not yet released; a lost one is released here."""

@@ -23,6 +23,8 @@ from llama_index_gear.store.schema import (
     DENSE,
     SPARSE,
     TRIPLE_FIELDS,
+    can_be_replaced,
+    get_passage_id,
     is_triple,
     match_any,
     point_id_of,
@@ -30,7 +32,6 @@ from llama_index_gear.store.schema import (
 from llama_index_gear.store.soundness import (
     Owner,
     find_settings_faults,
-    has_sound_marks,
     is_incomplete,
     is_outdated,
     make_writable,
@@ -255,12 +256,14 @@ class StoreChecks:
         """Return the passages of points, after everything that would keep a write from reading them is gone."""
         owners, _ = read_owners(points)
         stored = (yield from self._scroll_triples_flow(owners)) if owners else []
-        if damaged := [point.id for point in stored if not _can_be_replaced(point)]:
+        if damaged := [point.id for point in stored if not can_be_replaced(point)]:
             has_id = models.Filter(must=[models.HasIdCondition(has_id=damaged)])
             yield from self.collections.delete_flow(self.collections.triples, has_id)
         nodes, operations = [], []
         for owner in owners:
-            node, changes = make_writable(owner, [point for point in stored if _get_owner(point) == owner.node.node_id])
+            node, changes = make_writable(
+                owner, [point for point in stored if get_passage_id(point) == owner.node.node_id]
+            )
             nodes.append(node)
             operations += changes
         if operations:
@@ -305,7 +308,7 @@ class StoreChecks:
         """Read the points of the passages' triples: passage id → triple id → point."""
         triples: dict[str, dict[str, Any]] = {}
         for point in (yield from self._scroll_triples_flow(owners)):
-            if passage_id := _get_owner(point):
+            if passage_id := get_passage_id(point):
                 triples.setdefault(passage_id, {})[str(point.id)] = point
         return triples
 
@@ -325,7 +328,7 @@ class StoreChecks:
                 points, offset = yield from self.collections.page_flow(
                     self.collections.triples, None, payload=TRIPLE_FIELDS, vectors=False, offset=offset
                 )
-                named = [_get_owner(point) for point in points]
+                named = [get_passage_id(point) for point in points]
                 passage_ids = list(dict.fromkeys(filter(None, named)))
                 present = (yield from self.collections.find_present_flow(passage_ids)) if has_passages else set()
                 for point, passage_id in zip(points, named, strict=True):
@@ -378,17 +381,6 @@ class StoreChecks:
                 bar.update(len(points))
                 if offset is None:
                     return
-
-
-def _get_owner(point: Any) -> str:
-    """Return the id of the passage that a triple's point names; "" if it names none."""
-    passage_id = (point.payload or {}).get("passage_id")
-    return passage_id if isinstance(passage_id, str) else ""
-
-
-def _can_be_replaced(point: Any) -> bool:
-    """Return True if a write can read which passage and which write a triple's point names."""
-    return bool(_get_owner(point)) and has_sound_marks(point.payload)
 
 
 def _embed_flow(nodes: Sequence[BaseNode]) -> Flow[None]:

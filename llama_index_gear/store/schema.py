@@ -182,6 +182,13 @@ def read_sound_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...
         return ()
 
 
+def has_sound_entities(payload: Mapping[str, Any]) -> bool:
+    """Return True for the payload of a triple whose entities, and links if it has some, can be read."""
+    entities = payload.get("entities")
+    are_texts = isinstance(entities, list) and all(isinstance(key, str) for key in entities)
+    return are_texts and bool(read_sound_aliases(payload) or not payload.get(ALIASES))
+
+
 def has_sound_links(payload: Mapping[str, Any]) -> bool:
     """Return True for the payload of a triple with links that can be read; most triples have none."""
     return bool(payload.get(ALIASES) and read_sound_aliases(payload)) and isinstance(payload.get("entities"), list)
@@ -191,7 +198,8 @@ def drop_links(payload: Mapping[str, Any], hidden: Collection[str]) -> dict[str,
     """Return the payload of a triple without its links with some keys."""
     links = [link for link in payload[ALIASES] if link["alias"] not in hidden]
     dropped = {alias for _, alias in read_aliases(payload)} & set(hidden)
-    return {**payload, "entities": [key for key in payload["entities"] if key not in dropped], ALIASES: links}
+    kept = [key for key in payload["entities"] if not (isinstance(key, str) and key in dropped)]
+    return {**payload, "entities": kept, ALIASES: links}
 
 
 def own_entities(payload: Mapping[str, Any]) -> tuple[str, ...]:
@@ -230,6 +238,34 @@ def is_triple(point: Any) -> bool:
     return isinstance(owner, str) and bool(owner)
 
 
+def get_passage_id(point: Any) -> str:
+    """Return the id of the passage that a triple's point names; "" if it names none, or several."""
+    passage_id = (point.payload or {}).get("passage_id")
+    return passage_id if isinstance(passage_id, str) else ""
+
+
+def has_sound_marks(payload: Mapping[str, Any]) -> bool:
+    """Return True if the names of writes in a payload are texts, or missing."""
+    return all(isinstance(payload.get(name), str | None) for name in (WRITE, REPLACED))
+
+
+def can_be_replaced(point: Any) -> bool:
+    """Return True if a write can read which passage and which write a triple's point names."""
+    return bool(get_passage_id(point)) and has_sound_marks(point.payload)
+
+
+def read_calls(payload: Mapping[str, Any]) -> list[Any]:
+    """Return the names of the calls that are at work on a triple, as they are stored."""
+    calls = payload.get(UNFINISHED)
+    return calls if isinstance(calls, list) else []
+
+
+def has_sound_calls(payload: Mapping[str, Any]) -> bool:
+    """Return True if `UNFINISHED` is as a call writes it, or missing."""
+    calls = payload.get(UNFINISHED)
+    return calls is None or (read_calls(payload)[:1] == [ANY_CALL] and list(map(type, calls)) == [str, str])
+
+
 def build_triple_payload(node: BaseNode) -> dict[str, Any]:
     """Build what the payloads of a passage's triples share: the passage's id and what filters see of it."""
     metadata = node_to_metadata_dict(without_explanation(node), remove_text=True, flat_metadata=False)
@@ -259,7 +295,11 @@ def match_any(key: str, values: Collection[str]) -> models.FieldCondition:
     return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))
 
 
-def match_writes(writes: Collection[str]) -> models.Filter:
-    """Build the condition that a point is of one of these writes, or names none."""
-    unnamed = models.IsEmptyCondition(is_empty=models.PayloadField(key=WRITE))
-    return models.Filter(should=[match_any(WRITE, writes), unnamed] if writes else [unnamed])
+def match_writes(writes: Collection[str], point_ids: Sequence[Any] = ()) -> models.Filter:
+    """Build the condition that a point is of one of these writes, or names none, or has one of these ids."""
+    should: list[Any] = [models.IsEmptyCondition(is_empty=models.PayloadField(key=WRITE))]
+    if writes:
+        should.insert(0, match_any(WRITE, writes))
+    if point_ids:
+        should.append(models.HasIdCondition(has_id=list(point_ids)))
+    return models.Filter(should=should)

@@ -28,12 +28,15 @@ from llama_index_gear.store.schema import (
     build_alias_payload,
     build_passage_payload,
     build_triple_payload,
+    has_sound_calls,
+    has_sound_marks,
     is_triple,
     point_id_of,
     read_passages,
     read_sound_aliases,
     to_stored_triple,
 )
+from llama_index_gear.tenancy import is_name
 from llama_index_gear.triple import Triple
 
 _CONTENT, _KIND = NODE_FIELDS
@@ -96,6 +99,15 @@ def _has_own_id(node: BaseNode, point: Any) -> bool:
         return False
 
 
+def is_sound(owner: Owner, tenant_field: str | None) -> bool:
+    """Return True if writes can read the passage, and see it with the tenant that it names itself."""
+    payload = owner.point.payload
+    if owner.stated is None or owner.corrections or not has_sound_marks(payload):
+        return False
+    tenant = payload.get(tenant_field) if tenant_field is not None else None
+    return not is_name(tenant) or tenant == owner.node.metadata.get(tenant_field or "")
+
+
 def is_incomplete(owner: Owner, triples: Mapping[str, Any]) -> bool:
     """Return True if the passage states a triple that is not among these points, by id."""
     return not (owner.stated or {}).keys() <= triples.keys()
@@ -133,15 +145,11 @@ def make_writable(owner: Owner, triples: Sequence[Any]) -> tuple[BaseNode, list[
     return node, operations
 
 
-def has_sound_marks(payload: Mapping[str, Any]) -> bool:
-    """Return True if the names of writes in a payload are texts, or missing."""
-    return all(isinstance(payload.get(name), str | None) for name in (WRITE, REPLACED))
-
-
 def _is_triple_outdated(payload: Mapping[str, Any], shared: Mapping[str, Any], triple: Triple, write: Any) -> bool:
     """Return True if the payload is not that of this triple, stored by this write.
 
-    Links are those that the payload has: which ones it should have, other triples tell.
+    Links are those that the payload has: which ones it should have, other triples tell. That a call is at work on the
+    triple, or ended early, is no fault.
     """
     links: dict[str, list[str]] = {}
     for key, alias in read_sound_aliases(payload):
@@ -153,6 +161,7 @@ def _is_triple_outdated(payload: Mapping[str, Any], shared: Mapping[str, Any], t
         or any(payload.get(name) != expected.get(name) for name in ("entities", ALIASES))
         or payload.get(WRITE) != write
         or bool(payload.get(DELETED))
+        or not has_sound_calls(payload)
         or any(not _is_equal(payload.get(key), value) for key, value in shared.items())
     )
 

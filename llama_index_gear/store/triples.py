@@ -33,6 +33,7 @@ from llama_index_gear.store.schema import (
     TRIPLE_FIELDS,
     build_query,
     drop_links,
+    has_sound_entities,
     has_sound_links,
     make_foreign_error,
     match_any,
@@ -44,6 +45,8 @@ from llama_index_gear.triple import StoredTriple
 
 _INCIDENCE_FIELDS = ["entities", "passage_id", ALIASES]
 _FIRST_HITS = 32  # first limit of each proposition
+_KEYS = 64  # linked names that a request asks for
+_ENDS = 256  # triples that it reads at most
 
 
 @dataclass(frozen=True)
@@ -68,17 +71,35 @@ class TripleReads:
         if filters is None:
             return
         linked = [point for point in points if has_sound_links(point.payload or {})]
-        keys = sorted({alias for point in linked for _, alias in read_aliases(point.payload)})
-        must, queries = build_conditions(filters, under=METADATA), []
-        for key in keys:  # a triple that has the name at an end has no link with it
-            match_ = models.Filter(
-                must=[match_any("entities", [key]), *must], must_not=[match_any(f"{ALIASES}[].alias", [key])]
-            )
-            queries.append(build_query(None, 1, match_, payload=False))
-        answers = yield from self.collections.batch_flow(self.collections.triples, queries)
-        hidden = {key for key, answer in zip(keys, answers, strict=True) if not answer}
+        keys = {alias for point in linked for _, alias in read_aliases(point.payload)} - _list_ends(points)
+        hidden = (yield from self._find_hidden_flow(sorted(keys), filters)) if keys else set()
         for point in linked if hidden else ():
             point.payload = drop_links(point.payload, hidden)
+
+    def _find_hidden_flow(self, keys: Sequence[str], filters: MetadataFilters) -> Flow[set[str]]:
+        """Find those of these entity keys that no triple has at an end which the filters let through.
+
+        Some triples of many keys are read at once; then some of those keys that none of them has, until all are known.
+        """
+        left, hidden = list(keys), set[str]()
+        must = build_conditions(filters, under=METADATA)
+        while left:
+            asked = left[:_KEYS]
+            ends = [_match_end(key) for key in asked]
+            points, offset = yield from self.collections.page_flow(
+                self.collections.triples,
+                models.Filter(must=must, should=ends),
+                payload=["entities", ALIASES],
+                vectors=False,
+                limit=_ENDS,
+            )
+            seen = _list_ends(points).intersection(asked)
+            if offset is None or not seen:  # these are all, or are damaged
+                hidden |= set(asked) - seen
+                left = left[_KEYS:]
+            else:
+                left = [key for key in left if key not in seen]
+        return hidden
 
     def link_flow(self, link: LinkTriples, filters: MetadataFilters | None = None) -> Flow[list[list[StoredTriple]]]:
         """Answer `LinkTriples`."""
@@ -271,6 +292,17 @@ def _merge_hits(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[S
         if len(seen) == passages:
             return hits, True
     return hits, False
+
+
+def _list_ends(points: Sequence[Any]) -> set[str]:
+    """List the entity keys at the ends of triples; those of damaged triples are left out."""
+    sound = [point.payload for point in points if has_sound_entities(point.payload or {})]
+    return {key for payload in sound for key in own_entities(payload)}
+
+
+def _match_end(key: str) -> models.Filter:
+    """Build the condition that a triple has the entity key at an end: it then has no link with it."""
+    return models.Filter(must=[match_any("entities", [key])], must_not=[match_any(f"{ALIASES}[].alias", [key])])
 
 
 def _to_incidence(point: Any) -> Incidence:

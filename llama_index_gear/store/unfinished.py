@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from llama_index.core.schema import BaseNode
 from qdrant_client.http import models
 
 from llama_index_gear.flow import Flow, ask
@@ -23,8 +24,19 @@ from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.filters import METADATA, build_conditions
 from llama_index_gear.store.locks import AcquirePassages, PassageLocks
-from llama_index_gear.store.passages import StoreReads
-from llama_index_gear.store.schema import ANY_CALL, DELETED, UNFINISHED, WRITE, match_any
+from llama_index_gear.store.schema import (
+    ANY_CALL,
+    DELETED,
+    DENSE,
+    UNFINISHED,
+    WRITE,
+    can_be_replaced,
+    get_passage_id,
+    match_any,
+    point_id_of,
+    read_calls,
+)
+from llama_index_gear.store.soundness import is_sound, read_owners
 from llama_index_gear.store.writes import StoreWrites
 from llama_index_gear.tenancy import Tenancy
 
@@ -34,7 +46,6 @@ class UnfinishedWrites:
     """Finishes or undoes what calls left that ended early; of a tenant's store, only that tenant's."""
 
     collections: Collections
-    reads: StoreReads
     writes: StoreWrites
     deletes: StoreDeletes
     tenancy: Tenancy
@@ -46,6 +57,8 @@ class UnfinishedWrites:
         has_passages = yield from self.collections.exists_flow()
         if has_passages:
             has_triples = yield from self.collections.triples_exist_flow()
+            if has_triples:
+                yield from self.writes.index_calls_flow()
         else:  # no call left the triples that are there but one that cleared the store
             has_triples = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
         conditions = [match_any(UNFINISHED, [ANY_CALL])] if has_passages else []
@@ -54,36 +67,53 @@ class UnfinishedWrites:
             points, offset = yield from self.collections.page_flow(
                 name, self._match(conditions), payload=["passage_id", WRITE, UNFINISHED], vectors=False, offset=offset
             )
-            ids = list({point.payload["passage_id"]: None for point in points if self._is_left(point.payload or {})})
+            ids = list(dict.fromkeys(get_passage_id(point) for point in points if self._is_left(point)))
             for start in range(0, len(ids), self.writes.batch_size):
                 yield from self._finish_passages_flow(ids[start : start + self.writes.batch_size], has_passages)
             has_triples = offset is not None
 
     def _finish_passages_flow(self, passage_ids: Sequence[str], has_passages: bool) -> Flow[None]:
-        """Delete the triples of those of these passages that are gone, and write the others once more."""
+        """Delete the triples of those of these passages that are gone, and write the others once more.
+
+        What is damaged, a triple or a passage, is left as it is: `check` names it, and `repair` mends it.
+        """
         match_ = self._match([match_any("passage_id", passage_ids)])
         claim = self.locks.claim(set(passage_ids))
         try:
             yield from ask(AcquirePassages(claim))
-            triples = yield from self.collections.scroll_flow(
+            found = yield from self.collections.scroll_flow(
                 self.collections.triples, match_, payload=["passage_id", WRITE, DELETED, UNFINISHED], vectors=False
             )
+            triples = list(filter(can_be_replaced, found))
             present = yield from self.deletes.delete_left_over_flow(triples, has_passages)
         finally:
             claim.release()
         present -= {point.payload["passage_id"] for point in triples if self._is_being_deleted(point.payload)}
-        nodes = yield from self.reads.get_flow(sorted(present), self.tenancy.own_filters, None)
+        nodes = yield from self._read_writable_flow(sorted(present))
         if nodes:
             yield from self.writes.rewrite_flow(nodes, embed_triples=False, is_repair=False)
 
-    def _is_left(self, payload: Mapping[str, Any]) -> bool:
+    def _read_writable_flow(self, passage_ids: Sequence[str]) -> Flow[list[BaseNode]]:
+        """Read those of these passages that can be written once more as they are."""
+        if not passage_ids:
+            return []
+        has_id = models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in passage_ids])
+        match_ = models.Filter(must=[has_id, *build_conditions(self.tenancy.own_filters)])
+        points = yield from self.collections.scroll_flow(
+            self.collections.passages, match_, payload=True, vectors=[DENSE]
+        )
+        nodes = [owner.node for owner in read_owners(points)[0] if is_sound(owner, self.tenancy.field)]
+        return self.writes.find_storable(nodes)
+
+    def _is_left(self, point: Any) -> bool:
         """Return True for a triple that a call stored, and that none of this process is at work on."""
-        is_triple = bool(payload.get("passage_id") and (payload.get(WRITE) or payload.get(UNFINISHED)))
-        return is_triple and not any(map(self.locks.is_ours, payload.get(UNFINISHED, ())))
+        payload = point.payload or {}
+        is_stored = can_be_replaced(point) and bool(payload.get(WRITE) or payload.get(UNFINISHED))
+        return is_stored and not any(map(self.locks.is_ours, read_calls(payload)))
 
     def _is_being_deleted(self, payload: Mapping[str, Any]) -> bool:
         """Return True for a triple of a passage that another process may be about to delete."""
-        return bool(payload.get(DELETED)) and not all(map(self.locks.has_ended, payload.get(UNFINISHED, ())))
+        return bool(payload.get(DELETED)) and not all(map(self.locks.has_ended, read_calls(payload)))
 
     def _match(self, conditions: Sequence[models.FieldCondition]) -> models.Filter:
         return models.Filter(must=[*conditions, *build_conditions(self.tenancy.own_filters, under=METADATA)])

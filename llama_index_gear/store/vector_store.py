@@ -236,9 +236,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         self._writes = StoreWrites(*parts, self.batch_size, limit, self.show_progress)
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
         self._aliases = StoreAliases(self._collections, tenancy, self._locks)
-        self._unfinished = UnfinishedWrites(
-            self._collections, self._reads, self._writes, self._deletes, tenancy, self._locks
-        )
+        self._unfinished = UnfinishedWrites(self._collections, self._writes, self._deletes, tenancy, self._locks)
         self._checks = StoreChecks(
             self._collections,
             self._reads,
@@ -280,7 +278,13 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         passages, triples = (found[name].name if name in found else name for name in names)
         bound = self.model_copy(update={"collection_name": passages})
         bound._collections = replace(
-            self._collections, passages=passages, triples=triples, requires_mark=True, dimension=None, has_triples=False
+            self._collections,
+            passages=passages,
+            triples=triples,
+            requires_mark=True,
+            dimension=None,
+            has_triples=False,
+            has_index_of_calls=False,
         )
         bound._bind_to(self._tenancy)
         return bound

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from tqdm.auto import tqdm
 from llama_index_gear.errors import (
     ArgumentError,
     EmbeddingError,
+    GeARError,
     TenantError,
     check_kinds,
     check_vector,
@@ -60,6 +62,9 @@ from llama_index_gear.tenancy import Tenancy, is_name
 from llama_index_gear.triple import Triple
 
 logger = logging.getLogger(__name__)
+
+_OF_CALLS = (UNFINISHED, models.PayloadSchemaType.KEYWORD)
+"""The index by which what calls left is found; no search needs it."""
 
 
 class _StorablePassages(NamedTuple):
@@ -118,15 +123,23 @@ class StoreWrites:
     def prepare_flow(self, dimension: int) -> Flow[None]:
         """Create the collections and indexes that are missing; repeating it is safe."""
         fields = self.list_fields()
+        fields[self.collections.triples].append(_OF_CALLS)
         for name in (self.collections.triples, self.collections.passages):
             yield from self.collections.prepare_flow(
                 name, build_vectors_config(dimension, self.collections.vector_options), fields[name]
             )
+        self.collections.has_index_of_calls = True
+
+    def index_calls_flow(self) -> Flow[None]:
+        """Make the index of `UNFINISHED` where triples have none: those of a store of an earlier version."""
+        if not self.collections.has_index_of_calls:
+            yield from self.collections.index_flow(self.collections.triples, [_OF_CALLS])
+            self.collections.has_index_of_calls = True
 
     def list_fields(self) -> dict[str, list[tuple[str, Any]]]:
-        """List the payload indexes of both collections: name → fields with their schemas."""
+        """List the payload indexes that searches need: name of a collection → fields with their schemas."""
         keyword = models.PayloadSchemaType.KEYWORD
-        keywords = ("entities", "passage_id", DOC_ID, f"{ALIASES}[].alias", UNFINISHED)
+        keywords = ("entities", "passage_id", DOC_ID, f"{ALIASES}[].alias")
         fields: dict[str, list[tuple[str, Any]]] = {
             self.collections.passages: [(DOC_ID, keyword)],
             self.collections.triples: [(key, keyword) for key in keywords],
@@ -305,6 +318,15 @@ class StoreWrites:
             for node in nodes
             if node.node_id not in gone
         ]
+
+    def find_storable(self, passages: Sequence[BaseNode]) -> list[BaseNode]:
+        """Return those of stored passages that could be stored as they are, with their embeddings."""
+        storable = []
+        for node in passages:
+            with suppress(GeARError):
+                self._check_passages([node])
+                storable.append(node)
+        return storable
 
     def _check_passages(self, passages: Sequence[BaseNode]) -> _StorablePassages:
         """Collect the passages' triples and the vectors' dimension; refuse what cannot be stored."""

@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from weakref import finalize
@@ -69,15 +69,14 @@ class OpenShards:
         """
         with self.lock:
             self.check()
-            self._folder_lock = next((claim.lock for claim in self._claims.values()), None)
-            if self._folder_lock is None:
-                self._folder_lock = lock_folder(self._path, make=make)
             try:
+                self._folder_lock = next((claim.lock for claim in self._claims.values()), None)
+                if self._folder_lock is None:
+                    self._folder_lock = lock_folder(self._path, make=make)
                 yield
             finally:
                 self._folder_lock = None
-                for name in self._claims.keys() - self._open_shards.keys():
-                    del self._claims[name]
+                _drop_claims(self._open_shards, self._claims)
 
     def check_process(self) -> None:
         """Refuse to work in a forked process; no lock is taken.
@@ -183,15 +182,25 @@ def call_engine(work: Callable[[], Result], folder: Path) -> Result:
 
 
 def _close_all(open_shards: dict[str, _OpenShard], claims: dict[str, Claim]) -> None:
-    while open_shards:
-        name = next(iter(open_shards))
-        if edge_folder.get_place(open_shards[name].folder) in (open_shards[name].place, None):
-            open_shards.pop(name).shard.close()
-        else:  # closed, the shard would write into what stands there now
-            shard, _, place = open_shards.pop(name)
-            _leak_shard(shard)
-            _close_lock(place)
-    claims.clear()
+    """Close the shards, each also if the close of another fails, and give up the claims to those that are closed."""
+    with ExitStack() as stack:
+        stack.callback(_drop_claims, open_shards, claims)
+        for name in open_shards:
+            stack.callback(_close, open_shards, name)
+
+
+def _drop_claims(open_shards: dict[str, _OpenShard], claims: dict[str, Claim]) -> None:
+    for name in claims.keys() - open_shards.keys():
+        del claims[name]
+
+
+def _close(open_shards: dict[str, _OpenShard], name: str) -> None:
+    if edge_folder.get_place(open_shards[name].folder) in (open_shards[name].place, None):
+        open_shards.pop(name).shard.close()
+    else:  # closed, the shard would write into what stands there now
+        shard, _, place = open_shards.pop(name)
+        _leak_shard(shard)
+        _close_lock(place)
 
 
 def _leak_shard(shard: edge.EdgeShard) -> None:

@@ -19,6 +19,8 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear import ExistingCollection, GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.store.schema import ANY_CALL, UNFINISHED
+from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
 
@@ -178,6 +180,31 @@ def test_an_alias_that_is_moved_during_the_run_is_seen(
     with pytest.raises(ArgumentError, match=REFUSED):
         extract(ExistingCollection("docs", client), store, mode, extractor)
     assert read_all(client) == theirs
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_what_a_call_left_is_finished_in_the_store_that_was_looked_at(
+    client: QdrantClient, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The aliases are moved to a store that is only read, behind the last look at them."""
+    read, store = make_store(client, "other"), fill_store(client)
+    read.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
+    for name in ("docs_gear_triples", "other_triples"):
+        client.set_payload(name, {UNFINISHED: [ANY_CALL, "1-a-1-1"]}, points=models.Filter(), wait=True)
+    theirs = [read_all(client, name) for name in ("other", "other_triples")]
+    finish = UnfinishedWrites.finish_flow
+
+    def move_and_finish(self: UnfinishedWrites) -> Any:
+        lead(client, "current", "other")
+        lead(client, "current_triples", "other_triples")
+        return finish(self)
+
+    monkeypatch.setattr(UnfinishedWrites, "finish_flow", move_and_finish)
+    with pytest.raises(ArgumentError):
+        extract(ExistingCollection("other", client), store, mode)
+    assert [read_all(client, name) for name in ("other", "other_triples")] == theirs
+    left, _ = client.scroll("docs_gear_triples", limit=100)
+    assert left and not any(UNFINISHED in (point.payload or {}) for point in left)
 
 
 def test_an_alias_that_is_moved_while_a_page_is_stored_changes_nothing(client: QdrantClient) -> None:

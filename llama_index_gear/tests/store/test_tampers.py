@@ -15,9 +15,18 @@ from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import GeARError
-from llama_index_gear.requests import IncidentTriples, LinkTriples, NeighborTriples, PassageTriples
+from llama_index_gear.requests import FinishWrites, IncidentTriples, LinkTriples, NeighborTriples, PassageTriples
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.schema import ALIASES, DELETED, DENSE, SPARSE, WRITE, point_id_of
+from llama_index_gear.store.schema import (
+    ALIASES,
+    ANY_CALL,
+    DELETED,
+    DENSE,
+    SPARSE,
+    UNFINISHED,
+    WRITE,
+    point_id_of,
+)
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import contents, passage
@@ -132,6 +141,10 @@ TRIPLES: dict[str, tuple[Change, Change]] = {
     "the mark of a deletion": (having(**{DELETED: True}), same),
     "another write": (having(**{WRITE: "0-0-0-0"}), same),
     "a write that is no text": (having(**{WRITE: {"x": 1}}), same),
+    **{
+        f"calls at work that are {calls!r}": (having(**{UNFINISHED: calls}), same)
+        for calls in (5, "call", [], ["call"], ["call", 5], ["call", None], ["call", {"x": 1}], ["x", "y"], {"x": 1})
+    },
     "no embedding": (same, without(DENSE)),
     "no weights": (same, without(SPARSE)),
     "another embedding": (same, having(**OTHER_VECTOR)),
@@ -248,6 +261,78 @@ def test_a_search_names_what_is_damaged_and_the_repair(store: GeARVectorStore) -
     for request in (PassageTriples(["p-son"], vector, None), IncidentTriples([([], ["p-son"])], [9])):
         with pytest.raises(GeARError, match=r"holds no triple .*repair\(\) makes the triples of stored passages anew"):
             store.for_tenant("me").answer(request)
+
+
+CUT = [ANY_CALL, "1-a-1-1"]
+"""The mark of a call of another process that ended long ago."""
+DAMAGED: dict[str, tuple[str, Change, Change]] = {
+    "calls of numbers": ("triple", having(**{UNFINISHED: ["call", 5]}), same),
+    "a passage that is no text": ("triple", having(passage_id=5, **{UNFINISHED: CUT}), same),
+    "two passages": ("triple", having(passage_id=["p-son", "p-born"], **{UNFINISHED: CUT}), same),
+    "a write that is no text": ("triple", having(**{WRITE: {"x": 1}, UNFINISHED: CUT}), same),
+    "no embedding": ("passage", same, without(DENSE)),
+    "a write of the passage that is no text": ("passage", having(**{WRITE: {"x": 1}}), same),
+    "triples of no list": ("passage", of_node(lambda node: node["metadata"].update(gear_triples=5)), same),
+    "a class that cannot be read": ("passage", having(_node_type="IndexNode"), same),
+    "another tenant": ("passage", having(who="you"), same),
+    "no passage": ("passage", without("_node_content"), same),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_what_is_damaged_and_marked_stops_no_writer(store: GeARVectorStore, name: str) -> None:
+    """It is left as it is, and the other marked passages are written once more. `check` and `repair` say what it is."""
+    kind, payload, vector = DAMAGED[name]
+    before = read_all(store)
+    marked = [FACT_ID] if kind == "passage" else []
+    marked += [Triple(*fact).id(node_id) for node_id in ("p-town", "p-born") for fact in FACTS[node_id]]
+    mark = models.SetPayload(payload={UNFINISHED: CUT}, points=list(marked))
+    store.client.batch_update_points(
+        store.triple_collection_name, [models.SetPayloadOperation(set_payload=mark)], wait=True
+    )
+    collection, point = (
+        (store.triple_collection_name, FACT_ID) if kind == "triple" else (store.collection_name, PASSAGE_ID)
+    )
+    change(store, collection, point, payload, vector)
+    store.answer(FinishWrites())
+    points, _ = store.client.scroll(store.triple_collection_name, limit=100)
+    left = {point.id for point in points if UNFINISHED in point.payload}
+    assert left == (set() if name == "calls of numbers" else {FACT_ID})
+    store.for_tenant("me").delete("d1")
+    store.add(store.for_tenant("me").get_nodes(["p-town"]))
+    assert store.repair().ok is (name != "no passage")
+    store.answer(FinishWrites())
+    held = contents(store)
+    assert "p-drafted" not in str(held) and PASSAGE_ID in held[store.collection_name]
+    if name != "no passage":
+        held = read_all(store)
+        assert held[store.collection_name][PASSAGE_ID] == before[store.collection_name][PASSAGE_ID]
+        assert "'call'" not in str(held)
+
+
+def test_what_is_deleted_is_gone_where_a_point_is_damaged(store: GeARVectorStore) -> None:
+    for collection, point, payload in (
+        (store.triple_collection_name, FACT_ID, having(passage_id=5)),
+        (store.triple_collection_name, FACT_ID, having(passage_id=["p-son"], **{UNFINISHED: CUT})),
+        (store.triple_collection_name, FACT_ID, having(**{WRITE: {"x": 1}})),
+        (store.collection_name, PASSAGE_ID, having(**{WRITE: {"x": 1}})),
+    ):
+        (node,) = store.for_tenant("me").get_nodes(["p-son"])
+        change(store, collection, point, payload, same)
+        store.for_tenant("me").delete("d0")
+        assert "p-son" not in str(contents(store)) and not store.check().foreign
+        store.add([node])
+        store.for_tenant("me").link_aliases([("Dell Curry", "Wardell Curry")])
+
+
+def test_aliases_are_found_and_linked_where_a_triple_of_their_names_is_damaged(store: GeARVectorStore) -> None:
+    facts = [("United States", "signed", "the Treaty"), ("U.S.", "signed", "the Treaty"), ("U.S.", "met", "Bob")]
+    store.add(EMBED([passage("p-new", "They signed.", facts, document="d-new", metadata={"who": "me"})]))
+    mine, damaged = store.for_tenant("me"), Triple(*facts[2]).id("p-new")
+    found = mine.find_aliases()
+    assert [(pair.name, pair.alias, pair.is_sure) for pair in found] == [("United States", "U.S.", True)]
+    change(store, store.triple_collection_name, damaged, having(predicate=5), same)
+    assert mine.find_aliases() == found == mine.link_aliases()
 
 
 def test_a_document_is_replaced_where_a_triple_is_damaged(store: GeARVectorStore) -> None:

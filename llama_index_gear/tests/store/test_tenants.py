@@ -638,3 +638,70 @@ async def test_async_calls_are_bound_too(make: Make) -> None:
     await one.adelete("d-1")
     await one.aclear()
     assert len(contents(store)[store.collection_name]) == 2
+
+
+def make_linked(make: Make, facts: Sequence[tuple[str, str]], years: Sequence[int]) -> Any:
+    """Make a tenant's store with a passage for each fact, of this year."""
+    store = make().for_tenant("one")
+    nodes = [
+        passage(f"p{number}", "Text.", [(one, "met", other)], embed_model=EMBED, metadata={"year": year})
+        for number, ((one, other), year) in enumerate(zip(facts, years, strict=True))
+    ]
+    store.add(nodes)
+    return store
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_linked_names_are_hidden_however_few_are_asked_for_at_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The names that are shown are those which a triple that the filter lets through has at an end."""
+    monkeypatch.setattr("llama_index_gear.store.triples._KEYS", 3)
+    monkeypatch.setattr("llama_index_gear.store.triples._ENDS", 2)
+    draw = random.Random(seed)
+    names = [f"N{number}" for number in range(12)]
+    facts = [tuple(draw.sample(names, 2)) for _ in range(20)]
+    years = [draw.choice([1, 2, 3]) for _ in facts]
+    store = make_linked(make, facts, years)
+    present = sorted({name for fact in facts for name in fact})
+    store.link_aliases([tuple(draw.sample(present, 2)) for _ in range(10)])
+    every = [store.answer(IncidentTriples([([], [f"p{number}"])], [9]))[0][0] for number in range(20)]
+    for year in (1, 2, 3):
+        shown = [number for number in range(20) if years[number] == year]
+        ends = {end for number in shown for end in every[number].entities}
+        read = shown[:2]
+        (found,) = store.answer(
+            IncidentTriples([([], [f"p{number}" for number in read])], [9]),
+            MetadataFilters(filters=[MetadataFilter(key="year", value=year)]),
+        )
+        got = {alias for incidence in found for _, alias in incidence.aliases}
+        assert got == {alias for number in read for _, alias in every[number].aliases} & ends
+
+
+@pytest.mark.parametrize("many", ["names", "triples of one name", "names that are hidden"])
+def test_linked_names_cost_a_read_a_few_small_requests(make: Make, monkeypatch: pytest.MonkeyPatch, many: str) -> None:
+    hub = many == "triples of one name"
+    facts = [(f"Ada {number}", "Bob") for number in range(100)]
+    facts += [("Hub" if hub else f"Eve {number}", f"Dan {number}") for number in range(300 if hub else 100)]
+    years = [1] * 100 + [2 if many == "names that are hidden" else 1] * (len(facts) - 100)
+    store = make_linked(make, facts, years)
+    pairs = [("Ada 0", "Hub"), ("Ada 1", "Dan 7")] if hub else [(f"Ada {n}", f"Eve {n}") for n in range(100)]
+    assert len(store.link_aliases(pairs)) == len(pairs)
+    expected = {"hub", "dan 7"} if hub else set() if years[-1] == 2 else {f"eve {n}" for n in range(100)}
+    asked = list[int]()
+    answer = store._connection.answer
+
+    def note(call: Any) -> Any:
+        if call.method == "scroll":
+            asked.append(len(call.arguments["scroll_filter"].should))
+        if call.method == "query_batch_points":
+            asked.append(len(call.arguments["requests"]))
+        return answer(call)
+
+    monkeypatch.setattr(store._connection, "answer", note)
+    (found,) = store.answer(
+        IncidentTriples([([], [f"p{number}" for number in range(100)])], [500]),
+        MetadataFilters(filters=[MetadataFilter(key="year", value=1)]),
+    )
+    assert {alias for incidence in found for _, alias in incidence.aliases} == expected
+    assert len(asked) <= 3 and max(asked) <= 64

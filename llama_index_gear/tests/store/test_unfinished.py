@@ -214,6 +214,32 @@ def test_a_store_that_is_in_order_is_asked_once(tmp_path: Path, monkeypatch: pyt
             store.answer(FinishWrites(), OF_OLD)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_store_of_an_earlier_version_is_in_order_and_gets_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    """The index is made before the first filter that needs it: a server may refuse one without."""
+    with monkeypatch.context() as earlier, open_store(tmp_path) as store:
+        earlier.setattr("llama_index_gear.store.writes._OF_CALLS", ("version", "keyword"))
+        store.add(OLD)
+    calls = list[str]()
+    with open_store(tmp_path) as store:
+        assert UNFINISHED not in store.client.get_collection(store.triple_collection_name).payload_schema
+        assert store.check().ok
+        for name in ("create_payload_index", "scroll"):
+            method = getattr(store.client, name)
+            monkeypatch.setattr(
+                store.client,
+                name,
+                lambda *given, _do=method, **options: (calls.append(_do.__name__), _do(*given, **options))[1],
+            )
+        for _ in range(2):
+            asyncio.run(store.aanswer(FinishWrites())) if is_async else store.answer(FinishWrites())
+        assert calls == ["create_payload_index", "scroll", "scroll"]
+        assert UNFINISHED in store.client.get_collection(store.triple_collection_name).payload_schema
+        read_whole(store)
+
+
 def test_repair_finishes_too(tmp_path: Path) -> None:
     """A call that ended after its last deletion leaves only its marks, which are no fault."""
     fill(tmp_path)
@@ -269,21 +295,14 @@ def test_another_process_of_a_server_may_be_about_to_store_a_passage(
     """Its new triples are spared for ten minutes. All else that it left is finished at once."""
     client = QdrantClient(":memory:")
 
-    def make_process() -> GeARVectorStore:
-        store = GeARVectorStore(client=client, embed_model=EMBED)
-        store._locks = locks = PassageLocks()
-        store._collections.clear_count = lambda: locks.clear_count
-        store._bind_to(store._tenancy)
-        return store
-
     def cut_at(flow: Any, is_there: Callable[[], bool]) -> None:
-        batch, other = next(flow), make_process()
+        batch, other = next(flow), make_process(client)
         while not is_there():
             batch = flow.send([other._connection.answer(request) for request in batch])
 
-    store = make_process()
+    store = make_process(client)
     store.add(OLD)
-    dead = [make_process(), make_process()]
+    dead = [make_process(client), make_process(client)]
     cut_at(dead[0]._writes.add_flow(NEW), lambda: bool(list_marked(store)))
     cut_at(dead[1]._deletes.delete_document_flow("d-beside"), lambda: not store.get_nodes(["beside"]))
     assert set(store.check().orphaned) == {"r", "beside"}
@@ -294,3 +313,42 @@ def test_another_process_of_a_server_may_be_about_to_store_a_passage(
     report = store.check()
     assert report.orphaned == (() if is_late else ("r",)) and not report.outdated and not report.incomplete
     assert {node.metadata["version"] for node in store.get_nodes()} == {"old"}
+
+
+@pytest.mark.parametrize("undo", [False, True])
+def test_links_of_two_processes_of_a_server_at_once_are_whole(undo: bool) -> None:
+    """At each moment of one call, another process links names of which this one has one too."""
+    last = 0
+    while True:
+        client = QdrantClient(":memory:")
+        one, other = (make_process(client) for _ in range(2))
+        facts = [(name, "met", f"friend of {name}") for name in ("Ann", "Bea", "Cleo", "Dora")]
+        one.add([passage("p", "Text.", facts, embed_model=EMBED)])
+        one.link_aliases([("Ann", "Dora")])
+        pairs = [("Ann", "Bea")]
+        flow = one._aliases.unlink_flow([("Ann", "Dora")]) if undo else one._aliases.link_flow(pairs)
+        batch, moment = next(flow), 0
+        try:
+            while True:
+                if moment == last:
+                    linked = other.link_aliases([("Bea", "Cleo"), ("Ann", "Cleo")])
+                    assert len(linked) == 2
+                batch, moment = flow.send([one._connection.answer(request) for request in batch]), moment + 1
+        except StopIteration as ended:
+            assert [pair.keys for pair in ended.value] == [("ann", "dora") if undo else ("ann", "bea")]
+        if moment < last:
+            break
+        assert one.check().ok, last
+        keys = {pair.keys for pair in one.list_aliases()}
+        assert keys == {("bea", "cleo"), ("ann", "cleo"), *([] if undo else [("ann", "dora"), ("ann", "bea")])}, last
+        last += 1
+    assert last > 5
+
+
+def make_process(client: QdrantClient) -> GeARVectorStore:
+    """Make a store that knows nothing of the calls of another."""
+    store = GeARVectorStore(client=client, embed_model=EMBED)
+    store._locks = locks = PassageLocks()
+    store._collections.clear_count = lambda: locks.clear_count
+    store._bind_to(store._tenancy)
+    return store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gc
 import multiprocessing
 import os
 import shutil
@@ -25,6 +26,8 @@ from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.store.embedded import folder_lock
 from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.embedded.folder_lock import FolderLock
+from llama_index_gear.store.embedded.shards import OpenShards
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import passage
@@ -340,3 +343,41 @@ def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pyt
         create(EdgeClient(tmp_path))
     monkeypatch.undo()
     assert os.listdir(tmp_path) == []
+
+
+class Interrupted(OpenShards):
+    """Shards whose caller is interrupted as soon as it has the folder."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, FolderLock):
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_leaves_no_folder_locked(tmp_path: Path) -> None:
+    shards = Interrupted(tmp_path)
+    with pytest.raises(KeyboardInterrupt), shards.hold():
+        raise AssertionError("the interrupt comes before")
+    gc.collect()
+    assert not is_locked(tmp_path)
+
+
+def test_a_close_that_fails_leaves_neither_other_shards_open_nor_the_folder_locked(tmp_path: Path) -> None:
+    class Broken:
+        def close(self) -> None:
+            raise OSError("no space left on device")
+
+    for number in range(3):
+        client = EdgeClient(tmp_path)
+        for name in ("one", "two", "three"):
+            client.create_collection(name, {"dense": models.VectorParams(size=2, distance=models.Distance.COSINE)})
+        shards = client._shards._open_shards
+        name = list(shards)[number]
+        shards[name].shard.close()
+        shards[name] = shards[name]._replace(shard=Broken())
+        with pytest.raises(OSError, match="no space left"):
+            client.close()
+        assert not client._shards._open_shards and not is_locked(tmp_path)
+        for name in ("one", "two", "three"):
+            client.delete_collection(name)
+        client.close()
