@@ -322,6 +322,27 @@ async def test_errors_are_one_line_and_the_server_goes_on(folder: Path, tmp_path
     assert not (tmp_path / "gone").exists()
 
 
+@pytest.mark.parametrize("request_of", ["resource", "prompt", "completion", "tool"])
+async def test_errors_outside_a_tool_are_bounded_too(notes: Path, request_of: str) -> None:
+    """What a client asks for is in them: names that it makes up."""
+    long = "x" * 100_000
+    async with Session(notes) as session:
+        client = session._client
+        with pytest.raises(mcp.MCPError) as raised:
+            if request_of == "resource":
+                await client.read_resource(f"gear://{long}")
+            elif request_of == "prompt":
+                await client.get_prompt(long)
+            elif request_of == "completion":
+                await client.complete(
+                    mcp.types.PromptReference(type="ref/prompt", name=long), {"name": "a", "value": ""}
+                )
+            else:
+                await client.session.send_request(mcp.types.Request(method=long, params=None), mcp.types.EmptyResult)
+        assert len(raised.value.message) + len(str(raised.value.data)) < 3_000
+        assert "\n" not in raised.value.message and (await session.list_names()) == {"search", "explain"}
+
+
 async def test_a_fault_of_the_model_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
     llm = ScriptedLLM([ConnectionError("Failed to connect to the model\nat port 1")])
