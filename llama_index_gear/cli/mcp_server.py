@@ -157,7 +157,7 @@ class _Tools:
             return self._made
 
     async def finish(self) -> None:
-        """Wait for the end of writes that clients cancelled."""
+        """Wait for the end of writes that clients cancelled, and close the store."""
         if self._made is not None:
             await self._made.finish()
 
