@@ -29,7 +29,7 @@ from llama_index_gear import (
     read_triples,
 )
 from llama_index_gear.cli.files import FolderReader
-from llama_index_gear.cli.messages import show_line
+from llama_index_gear.cli.messages import shorten_line, show_line
 from llama_index_gear.cli.origins import read_file, refuse_meeting
 from llama_index_gear.cli.reading_process import SECONDS
 from llama_index_gear.counts import count
@@ -214,7 +214,15 @@ def _read_passages(reader: FolderReader, paths: Sequence[Path], *, is_stoppable:
     try:
         with tqdm(paths, desc="Reading files", unit="file", disable=not paths) as bar:
             for path in bar:
-                _take(passages, splitter.get_nodes_from_documents(reader.read(path)), reader)
+                documents = reader.read(path)
+                try:
+                    nodes = splitter.get_nodes_from_documents(documents)
+                except Exception as error:  # noqa: BLE001 - nltk's and the tokenizer's, of any kind, end no run
+                    reason = shorten_line(f"{type(error).__name__}: {error}")
+                    name = documents[0].metadata["file"]
+                    reader.fail(name, f"no text of sentences: it can't be cut into passages ({reason})")
+                else:
+                    _take(passages, nodes, reader)
                 read += 1
     except KeyboardInterrupt:
         if not (is_stoppable and passages):

@@ -380,7 +380,7 @@ def check(store_folder: Path, embed: str | None) -> int:
     store_folder = _announce(store_folder, embed)
     from llama_index_gear.cli.store_folder import open_store
 
-    with open_store(store_folder, embed) as store:
+    with open_store(store_folder, embed, compares=False) as store:
         report = store.check()
     click.echo(report)
     return 0 if report.ok else 1
@@ -392,10 +392,13 @@ def check(store_folder: Path, embed: str | None) -> int:
 def repair(store_folder: Path, embed: str | None, reembed: bool) -> int:
     """Mend what `check` finds."""
     store_folder = _announce(store_folder, embed)
+    from llama_index_gear.cli.probe import renew_probe
     from llama_index_gear.cli.store_folder import open_store
 
-    with open_store(store_folder, embed) as store:
+    with open_store(store_folder, embed, compares=False) as store:
         report = store.repair(reembed=reembed)
+        if reembed:
+            renew_probe(store_folder, store.embed_model)
     click.echo(report)
     return 0 if report.ok else 1
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, redirect_stdout, suppress
 from functools import partial
 from importlib.metadata import version
@@ -16,11 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.stdio import stdio_server
-from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from mcp.shared.exceptions import MCPError
+from mcp.types import INTERNAL_ERROR, CallToolResult, TextContent, ToolAnnotations
 from pydantic import BeforeValidator, Field, ValidationError
 
 from llama_index_gear.characters import escape_line
 from llama_index_gear.cli.failures import explain_error
+from llama_index_gear.cli.messages import shorten_line
 from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Explanation, Passages, Written
 
 if TYPE_CHECKING:
@@ -33,7 +36,6 @@ _INSTRUCTIONS = (
     "the passage above."
 )
 _ERROR = 1_000  # characters of an error
-_END = 400  # of them those of its end, which says what to do
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 _DELETES = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
@@ -83,8 +85,27 @@ class _Server(MCPServer[Any]):
 
 def _shorten_error(message: str) -> str:
     """Return an error as one line of bounded length, without what lies between its two ends."""
-    line = escape_line(" ".join(message.split()))
-    return line if len(line) <= _ERROR else f"{line[: _ERROR - _END]} … {line[-_END:]}"
+    return shorten_line(escape_line(" ".join(message.split())), _ERROR)
+
+
+async def _bound_errors(context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Handle a message; shorten what its error says: a client's own words may be in it, of a method, say."""
+    try:
+        return await call_next(context)
+    except MCPError as error:
+        raise MCPError(error.code, _shorten_error(error.message), _shorten_data(error.data)) from error
+    except ValidationError:  # the SDK says no more than that the arguments are wrong
+        raise
+    except Exception as error:
+        if len(str(error)) <= _ERROR:
+            raise
+        raise MCPError(INTERNAL_ERROR, _shorten_error(str(error))) from error
+
+
+def _shorten_data(data: Any) -> Any:
+    """Return the data of an error as they are, if they are short; else as one line."""
+    written = data if isinstance(data, str) else json.dumps(data, default=str)
+    return data if len(written) <= _ERROR else _shorten_error(written)
 
 
 async def _read_lines() -> AsyncIterator[str]:
@@ -136,7 +157,7 @@ class _Tools:
             return self._made
 
     async def finish(self) -> None:
-        """Wait for the end of writes that clients cancelled."""
+        """Wait for the end of writes that clients cancelled, and close the store."""
         if self._made is not None:
             await self._made.finish()
 
@@ -158,6 +179,7 @@ def build_server(make_tools: Callable[[], StoreTools], *, asks: bool, write: boo
         log_level="WARNING",
         lifespan=partial(_serve, tools),
     )
+    server.middleware.insert(0, _bound_errors)  # around all others
 
     @server.tool(annotations=_READS)
     async def search(

@@ -82,6 +82,19 @@ def show_line(text: str) -> None:
     tqdm.write(" ".join(text.split()), file=sys.stderr)
 
 
+def shorten_line(text: str, most: int = 300) -> str:
+    """Return a text as one line of bounded length: its two ends, without what lies between them.
+
+    Args:
+        text: the text.
+        most: characters of the line. Default 300.
+
+    """
+    line = " ".join(text.split())
+    end = most * 2 // 5  # it says what to do
+    return line if len(line) <= most else f"{line[: most - end - 3]} … {line[-end:]}"
+
+
 class _Lines(logging.Handler):
     def filter(self, record: logging.LogRecord) -> bool:
         return record.name != _OWN_REPORT

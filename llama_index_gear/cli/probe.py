@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,21 +12,40 @@ from click import ClickException
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from numpy.typing import NDArray
 
-from llama_index_gear.cli.store_note import StoreNote, read_note
+from llama_index_gear.cli.store_note import StoreNote, read_note, write_note
+
+Vector = NDArray[np.int8]
 
 _TEXT = "Marie Curie, born in Warsaw, discovered polonium together with her husband Pierre."
 _AGREE = 0.99  # cosine: weights in whole numbers, and sums in half precision, reach 0.999
 
 
-def add_probe(note: StoreNote, model: BaseEmbedding) -> StoreNote:
-    """Return a note that tells the model's vector of the known text, and its limit."""
-    return replace(note, probe=base64.b85encode(_embed(model).tobytes()).decode(), limit=_read_limit(model))
+def add_probe(note: StoreNote, model: BaseEmbedding, vector: Vector | None = None) -> StoreNote:
+    """Return a note that tells the model's vector of the known text, and its limit.
+
+    Args:
+        note: of the store.
+        model: the model.
+        vector: of the known text, if it has been made.
+
+    """
+    vector = _embed(model) if vector is None else vector
+    return replace(note, probe=base64.b85encode(vector.tobytes()).decode(), limit=_read_limit(model))
 
 
-def check_probe(folder: Path, model: BaseEmbedding) -> None:
+def renew_probe(folder: Path, model: BaseEmbedding) -> None:
+    """Write the model's vector of the known text into a store's note, if there is one: it made all vectors anew."""
+    if (note := read_note(folder)) is not None:
+        write_note(folder, add_probe(note, model))
+
+
+def check_probe(folder: Path, model: BaseEmbedding) -> Vector | None:
     """Refuse a model whose vectors differ from those of the model that filled a store.
 
     Vectors differ by weights and pooling; long texts' vectors by the limit too. An older note does not tell them.
+
+    Returns:
+        The model's vector of the known text; None if the note tells none.
 
     Raises:
         ClickException: they differ.
@@ -33,7 +53,7 @@ def check_probe(folder: Path, model: BaseEmbedding) -> None:
     """
     note = read_note(folder)
     if note is None or not note.probe:
-        return
+        return None
     stored = np.frombuffer(base64.b85decode(note.probe), np.int8)
     made = _embed(model)
     if (
@@ -43,11 +63,13 @@ def check_probe(folder: Path, model: BaseEmbedding) -> None:
     ):
         raise ClickException(
             f"{note.embed_model!r} now makes other vectors than when it filled {folder}: its weights, pooling or limit "
-            "have changed. Take the former model, or fill another --store"
+            f"have changed. Take the former model; or have all vectors made again, by `llama-index-gear repair "
+            f"--reembed --store {shlex.quote(str(folder))}`"
         )
+    return made
 
 
-def _embed(model: BaseEmbedding) -> NDArray[np.int8]:
+def _embed(model: BaseEmbedding) -> Vector:
     vector = np.asarray(model.get_query_embedding(_TEXT))
     return np.round(vector / (np.abs(vector).max() or 1) * 127).astype(np.int8)
 
@@ -58,7 +80,7 @@ def _read_limit(model: BaseEmbedding) -> int:
     return limit if isinstance(limit, int) else 0
 
 
-def _compare(one: NDArray[np.int8], other: NDArray[np.int8]) -> float:
+def _compare(one: Vector, other: Vector) -> float:
     """Return the cosine of two vectors."""
     left, right = one.astype(float), other.astype(float)
     return float(left @ right / (np.linalg.norm(left) * np.linalg.norm(right) or 1))

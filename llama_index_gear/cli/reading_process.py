@@ -111,9 +111,11 @@ class ReadingProcess:
             raise
         finally:
             timer.cancel()
+            timer.join()  # it may be at it
+        if is_late.is_set() or not line.endswith(b"\n"):  # it is killed, perhaps just after it answered
+            self.close()
         if line.endswith(b"\n"):
             return json.loads(line)  # type: ignore[no-any-return]
-        self.close()
         if is_late.is_set():
             raise UnreadableFile(f"takes longer than {seconds:g} seconds: save it as text, or raise --file-timeout")
         raise UnreadableFile("ended the program that reads it: save it as text")

@@ -1,8 +1,7 @@
 """The tools that `mcp` serves: search, ask, explain, add and delete over a store, with results of bounded length.
 
-The store is open only while a tool works: so an embedded store, which serves one process at a time, is shared by turns
-with `index`, `ask`, other servers and programs. Tools that are called together share a turn. Once another process
-waits, those that work end, and the next ones wait for their own turn, half a minute at most.
+An embedded store serves one process at a time. It is shared by turns with `index`, `ask`, other servers and programs:
+once one of them waits, tools that work end, and the next ones wait for their own turn, half a minute at most.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -34,14 +34,15 @@ from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.origins import OF_FILE, find_origin, read_file
 from llama_index_gear.cli.probe import check_probe
 from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Citation, Explanation, Passage, Passages, Written
+from llama_index_gear.cli.shared_store import SharedStore
 from llama_index_gear.cli.store_folder import require_store
-from llama_index_gear.cli.store_note import choose_embedding
+from llama_index_gear.cli.store_note import choose_embedding, holds_collections, read_note
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts
 from llama_index_gear.llm.escaping import escape_name
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passage, read_title, shorten
 from llama_index_gear.requests import FinishWrites
 from llama_index_gear.retrievers.base import new_trace
-from llama_index_gear.store.embedded.folder_lock import POLL_SECONDS, FolderLock, alock_folder, is_awaited
+from llama_index_gear.store.embedded.folder_lock import make_locked_error
 from llama_index_gear.trace.trace import stream_trace
 
 _POOL = 1_000  # more than the pool of a question ever has
@@ -52,7 +53,7 @@ _SLOT = 200  # characters shown of a title, or of a slot of a triple
 _FACTS = 20  # facts shown of an answer
 _ADDED = 1_000_000  # characters of a document that is added
 _NAME = 1_000  # characters of its title, and of its id
-_WAIT = 30.0  # seconds for which a tool waits for a process that has the store open; clients often wait a minute
+_WAIT = 30.0  # seconds for which a tool waits for its turn; clients often wait a minute
 
 Report = Callable[[int, str], Awaitable[None]]
 """Is told the number of an agent's step, and what it searches."""
@@ -76,12 +77,14 @@ class StoreTools:
     tenant: tuple[str, str] | None = None
     _embed_model: BaseEmbedding | None = None
     _loaded: str = ""  # its name
-    _store: GeARVectorStore | None = None
-    _folder_lock: FolderLock | None = None  # held while the store is open
-    _users: int = 0
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _compared: tuple[str, int] | None = None  # the vector and limit of the store's note that it was compared with
+    _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _shared: SharedStore = field(init=False)
     _writes: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from what a tool reads to what it writes
     _begun: set[asyncio.Task[Written]] = field(default_factory=set)  # writes that have not ended
+
+    def __post_init__(self) -> None:
+        self._shared = SharedStore(self.folder, self._open_store)
 
     async def search(self, question: str, top_k: int = 5) -> Passages:
         """Return the passages that answer a question, best first, each with the facts that lead to it."""
@@ -93,7 +96,7 @@ class StoreTools:
     async def ask(self, question: str, report: Report) -> Answer:
         """Have an agent search and answer; `report` is told of each of its steps."""
         trace = new_trace(question)
-        async with self._open() as store:
+        async with self._open(is_short=False) as store:
             engine = GeARQueryEngine.from_vector_store(store, llm=self.llm)
             work = stream_trace(trace, lambda: engine.aquery(question))
             async with aclosing(work) as events:  # type: ignore[type-var]  # it is a generator
@@ -208,53 +211,63 @@ class StoreTools:
             task.exception()
 
     async def finish(self) -> None:
-        """Wait for the end of writes that clients cancelled."""
+        """Wait for the end of writes that clients cancelled, and close the store."""
         while self._begun:
             await asyncio.wait(self._begun)
+        await self._shared.close()
 
     @asynccontextmanager
     async def _write(self) -> AsyncIterator[GeARVectorStore]:
         """Open the store to one writer at a time, after what an earlier one left is finished or undone."""
-        async with self._writes, self._open() as store:
-            await store.aanswer(FinishWrites())
-            yield store
+        await self._load_model()
+        end = monotonic() + _WAIT
+        try:
+            async with asyncio.timeout(_WAIT):
+                await self._writes.acquire()
+        except TimeoutError:
+            raise make_locked_error(self.folder, "an earlier call of this server writes", _WAIT) from None
+        try:
+            async with self._shared.use(max(0, end - monotonic()), writes=True) as store:
+                await store.aanswer(FinishWrites())
+                yield store
+        finally:
+            self._writes.release()
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[GeARVectorStore]:
-        """Open the store, unless another tool has it open and no process waits for it; the last tool closes it."""
-        async with self._turn:
-            while self._store is not None and is_awaited(self.folder):  # noqa: ASYNC110 - by another process
-                await asyncio.sleep(POLL_SECONDS)
-            if self._store is None:
-                self._folder_lock = await alock_folder(self.folder, _WAIT)
-                try:
-                    self._store = await asyncio.to_thread(self._open_store)
-                finally:
-                    if self._store is None:
-                        self._folder_lock = None
-            store = self._store
-            self._users += 1
-        try:
+    async def _open(self, *, is_short: bool = True) -> AsyncIterator[GeARVectorStore]:
+        """Open the store, or share it with other tools; see `SharedStore.use`."""
+        await self._load_model()
+        async with self._shared.use(_WAIT, is_short=is_short) as store:
             yield store
-        finally:
-            self._users -= 1
-            if self._users == 0:
-                self._store = None
-                store.close()
-                self._folder_lock = None
+
+    async def _load_model(self) -> None:
+        """Load the embedding model while nobody has to wait for the folder; what was loaded is checked there."""
+        async with self._loading:
+            if not self._shared.is_open and holds_collections(self.folder):
+                name = choose_embedding(self.folder, self.embed_name)
+                if self._embed_model is None or name != self._loaded:
+                    await asyncio.to_thread(self._load, name)
+
+    def _load(self, name: str) -> BaseEmbedding:
+        self._embed_model, self._loaded, self._compared = load_embedding(name), name, None
+        return self._embed_model
 
     def _open_store(self) -> GeARVectorStore:
         folder = self.folder
         require_store(folder)
-        name = choose_embedding(folder, self.embed_name)
-        if self._embed_model is None or name != self._loaded:
-            model = load_embedding(name)
+        name, note = choose_embedding(folder, self.embed_name), read_note(folder)
+        model = self._embed_model
+        if model is None or name != self._loaded:
+            model = self._load(name)
+        told = None if note is None else (note.probe, note.limit)
+        if told != self._compared:  # it is the first time, or another process has filled the store anew
+            self._embed_model = None  # unless it is the one: what has the name now is loaded by the next call
             check_probe(folder, model)
-            self._embed_model, self._loaded = model, name
+            self._embed_model, self._compared = model, told
         if self.tenant is None:
-            return GeARVectorStore.from_path(folder, embed_model=self._embed_model)
+            return GeARVectorStore.from_path(folder, embed_model=model)
         field_name, name = self.tenant
-        whole = GeARVectorStore.from_path(folder, embed_model=self._embed_model, tenant_field=field_name)
+        whole = GeARVectorStore.from_path(folder, embed_model=model, tenant_field=field_name)
         return whole.for_tenant(name)
 
 

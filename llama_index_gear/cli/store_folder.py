@@ -223,6 +223,7 @@ def open_store(
     check: Callable[[], object] | None = None,
     make: bool = False,
     embeds: bool = True,
+    compares: bool = True,
 ) -> Iterator[NotedStore]:
     """Open the store in a folder with the embedding model that filled it, and close it.
 
@@ -235,6 +236,7 @@ def open_store(
         check: refuses what is in the folder. Default: refuses a folder without a store.
         make: True makes the folder if there is none. Default False.
         embeds: load the embedding model. Default True.
+        compares: refuse a model that makes other vectors than the store has. Default True.
 
     Raises:
         ClickException: there is no store; or its model is another one, or can't be loaded, or makes other
@@ -258,7 +260,7 @@ def open_store(
                 f"{folder} does not say which embedding model filled it: taking {chosen} (--embed names another)",
                 err=True,
             )
-        if embed_model is not None and _holds_store(folder):
+        if embed_model is not None and compares and _holds_store(folder):
             check_probe(folder, embed_model)
         with NotedStore.from_path(folder, embed_model=embed_model) as store:
             yield store  # type: ignore[misc]  # from_path makes one of its class

@@ -106,6 +106,12 @@ class FolderLock(_SystemLock):
             super().__init__(folder, os.O_RDONLY | os.O_DIRECTORY)
         self._claims: WeakValueDictionary[str, Claim] = WeakValueDictionary()
 
+    def is_of(self, folder: Path) -> bool:
+        """Return True if this is the lock of the folder that stands here now; it may have been moved or deleted."""
+        with suppress(OSError):
+            return _get_place(folder) == self.place
+        return False
+
     def is_claimed(self, collection_name: str) -> bool:
         """Return True if a client of this process has the collection open, or opens it."""
         return collection_name in self._claims

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.node_parser import SentenceSplitter
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import file_texts
@@ -130,6 +132,25 @@ def test_an_interrupted_call_leaves_no_answer_behind(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "['', ['Ada.']]\ninterrupted\n['', ['Ada.']]\n"), done.stderr
 
 
+def test_a_time_that_ends_just_after_the_answer_fails_no_other_file(
+    tmp_path: Path, parser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is killed then; the next file has one of its own."""
+
+    class Late(threading.Timer):
+        def cancel(self) -> None:
+            self.function()
+            super().cancel()
+
+    (tmp_path / "page").write_text("Ada.")
+    with ReadingProcess(parser) as process:
+        assert process.read(tmp_path / "page", "page") == ["", ["Ada."]]
+        with monkeypatch.context() as patched:
+            patched.setattr(threading, "Timer", Late)
+            assert process.read(tmp_path / "page", "page") == ["", ["Ada."]]
+        assert process.read(tmp_path / "page", "page") == ["", ["Ada."]]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
 def test_what_is_no_regular_file_is_not_waited_for(run: Runner, docs: Path, tmp_path: Path) -> None:
     for name in ("player.fifo", "player.html", "player.pdf"):
@@ -217,6 +238,27 @@ def test_marks_without_end_are_stored_as_they_are(run: Runner, docs: Path, tmp_p
     with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
         texts = [node.get_content() for node in store.get_nodes() if node.metadata["file"] == "loud.txt"]
     assert sum(text.count("!") for text in texts) >= 3_000
+
+
+@pytest.mark.parametrize("error", [TimeoutError("a pattern " * 1_000), ValueError("a token"), MemoryError()])
+def test_whatever_a_splitter_raises_fails_one_file(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Of a text of 400,000 dots nltk raises that it takes too long."""
+    cut = SentenceSplitter.get_nodes_from_documents
+
+    def fail(self: SentenceSplitter, documents: Any, **options: Any) -> Any:
+        if documents[0].metadata["file"] == "contents.txt":
+            raise error
+        return cut(self, documents, **options)
+
+    (docs / "contents.txt").write_text("Contents . . . . . 7")
+    monkeypatch.setattr(SentenceSplitter, "get_nodes_from_documents", fail)
+    done = run("index", "docs", "--store", "s")
+    (line,) = [line for line in done.err.splitlines() if line.startswith("failed:")]
+    assert done.code == 1 and "4 files, 4 passages: 4 new" in done.out and len(line) < 500
+    assert line.startswith("failed: contents.txt: ") and type(error).__name__ in line
+    assert len(list_stored(tmp_path / "s")) == 4
 
 
 def test_an_interrupt_while_files_are_read_keeps_what_was_read(

@@ -342,11 +342,29 @@ def test_a_model_with_other_vectors_is_refused_under_the_same_name(
         for command in (("ask", "Who?"), ("index", "docs")):
             refused = run(*command, "--store", "s")
             assert refused.code == 1 and "now makes other vectors than when it filled s: its weights" in refused.err
+            assert "`llama-index-gear repair --reembed --store s`" in refused.err and refused.err.count("\n") == 1
     note = tmp_path / "s" / "index.json"
     older = {key: value for key, value in json.loads(note.read_text()).items() if key not in ("probe", "limit")}
     note.write_text(json.dumps(older))
     use(lambda name: Turned())
     assert run("ask", "Who?", "--store", "s").code == 0
+
+
+def test_a_model_that_has_changed_is_told_by_check_and_repair_makes_all_vectors_again(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("index", "docs", "--store", "s").code == 0
+    monkeypatch.setattr(store_folder, "load_embedding", lambda name: Turned(max_length=256))
+    checked = run("check", "--store", "s")
+    assert checked.code == 1 and "embedded by another model" in checked.out and not checked.err
+    assert "repair(reembed=True)" in run("repair", "--store", "s").err
+    assert run("ask", "Who?", "--store", "s", "--llm", "none").code == 1
+    mended = run("repair", "--reembed", "--store", "s")
+    assert mended.code == 0 and "in order" in mended.out
+    for command in (("check",), ("ask", "Who?", "--llm", "none"), ("index", "docs"), ("repair",)):
+        assert run(*command, "--store", "s").code == 0
+    monkeypatch.setattr(store_folder, "load_embedding", lambda name: WordEmbedding())
+    assert "now makes other vectors" in run("ask", "Who?", "--store", "s").err
 
 
 @pytest.mark.parametrize(

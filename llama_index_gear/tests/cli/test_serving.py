@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +16,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
-from llama_index_gear.cli import results, serving
+from llama_index_gear.cli import results, serving, shared_store, store_folder
 from llama_index_gear.cli.store_note import StoreNote, write_note
 from llama_index_gear.store import connection
 from llama_index_gear.store.embedded.client import EdgeClient
@@ -48,6 +49,10 @@ class Session:
 
     async def __aexit__(self, *error: Any) -> None:
         await self._client.__aexit__(*error)
+
+    async def close_store(self) -> None:
+        """Have the server close the store: no other client of this process can wait for that."""
+        await self.tools.finish()
 
     async def list_names(self) -> set[str]:
         return {tool.name for tool in (await self._client.list_tools()).tools}
@@ -171,6 +176,7 @@ async def test_a_document_is_added_replaced_and_deleted(run: Runner, folder: Pat
         text, data = await session.call("search", question="Where does Wombat Hill lie?", top_k=1)
         assert data["passages"][0]["id"] == "note-0" and data["passages"][0]["document"] == "note"
         # `index` keeps what came without a file, and works while the server runs.
+        await session.close_store()
         again = run("index", "docs", "--store", "s").err  # the server keeps stdout free
         assert "4 passages: 0 new or changed, 0 deleted" in again
         with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
@@ -182,6 +188,7 @@ async def test_a_document_is_added_replaced_and_deleted(run: Runner, folder: Pat
         assert "no document and no passage 'note'" in await session.fail("delete", id="note")
         assert await session.fail("add", text=" ", title="Lego", id="l") == "text must not be empty"
         assert "id has 1,001 characters" in await session.fail("add", text="Toys.", title="Lego", id=1_001 * "l")
+        await session.close_store()
         run("index", "docs", "--store", "s")
         refused = await session.fail("add", text="Toys.", title="Lego", id="Lego.txt")
         assert refused == "'Lego.txt' is a file: change the file and run `index`, or take another id"
@@ -203,6 +210,7 @@ async def test_an_id_that_means_two_things_deletes_neither(notes: Path) -> None:
             "'note-0' is a document, and a passage of another one: delete the document's passages, each by its own id "
             "('other'); then 'note-0' means the passage alone"
         )
+        await session.close_store()
         assert len(read(notes)) == 2
         await session.call("delete", id="other")
         await session.call("delete", id="note-0")
@@ -272,6 +280,7 @@ async def test_the_embedding_model_is_the_one_that_filled_the_store(
         for name in ("first", "first", "second"):  # another program may fill the store anew while the server runs
             write_note(notes, StoreNote(name))
             await session.call("search", question=QUESTION)
+            await session.close_store()
     assert loaded == ["first", "second"]
 
 
@@ -322,6 +331,27 @@ async def test_errors_are_one_line_and_the_server_goes_on(folder: Path, tmp_path
     assert not (tmp_path / "gone").exists()
 
 
+@pytest.mark.parametrize("request_of", ["resource", "prompt", "completion", "tool"])
+async def test_errors_outside_a_tool_are_bounded_too(notes: Path, request_of: str) -> None:
+    """What a client asks for is in them: names that it makes up."""
+    long = "x" * 100_000
+    async with Session(notes) as session:
+        client = session._client
+        with pytest.raises(mcp.MCPError) as raised:
+            if request_of == "resource":
+                await client.read_resource(f"gear://{long}")
+            elif request_of == "prompt":
+                await client.get_prompt(long)
+            elif request_of == "completion":
+                await client.complete(
+                    mcp.types.PromptReference(type="ref/prompt", name=long), {"name": "a", "value": ""}
+                )
+            else:
+                await client.session.send_request(mcp.types.Request(method=long, params=None), mcp.types.EmptyResult)
+        assert len(raised.value.message) + len(str(raised.value.data)) < 3_000
+        assert "\n" not in raised.value.message and (await session.list_names()) == {"search", "explain"}
+
+
 async def test_a_fault_of_the_model_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
     llm = ScriptedLLM([ConnectionError("Failed to connect to the model\nat port 1")])
@@ -329,13 +359,80 @@ async def test_a_fault_of_the_model_is_one_line(folder: Path, monkeypatch: pytes
         assert "Failed to connect to the model at port 1" in await session.fail("ask", question=QUESTION)
 
 
-async def test_calls_share_the_store_and_leave_it_closed(folder: Path, embedding: Any) -> None:
+async def test_calls_share_the_store_which_stays_open_between_them(folder: Path, embedding: Any) -> None:
     async with Session(folder) as session:
         embedding.embedded = 0
         found = await asyncio.gather(*(session.call("search", question=QUESTION) for _ in range(4)))
         assert len({text for text, _ in found}) == 1
-        with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:  # refused if it were still open
-            assert len(store.get_nodes()) == 4
+        store = session.tools._shared._store
+        await session.call("search", question=QUESTION)
+        assert store is not None and session.tools._shared._store is store
+    with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as opened:  # refused if it were still open
+        assert len(opened.get_nodes()) == 4
+
+
+async def test_a_store_that_nobody_uses_is_closed_and_a_written_one_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Session(folder, write=True) as session:
+        shared = session.tools._shared
+        await session.call("add", text="Ada Orr met Bob Ray in Ulm.", title="Ada Orr", id="ada")
+        while shared.is_open:  # noqa: ASYNC110 - for as long as the test may take
+            await asyncio.sleep(0.01)
+        await session.call("search", question=QUESTION)
+        monkeypatch.setattr(shared_store, "_IDLE", 0.01)
+        while shared.is_open:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert (await session.call("search", question=QUESTION))[1]["passages"]
+
+
+async def test_a_store_that_fails_to_close_leaves_the_folder_free(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: GeARVectorStore) -> None:
+        close(self)
+        raise OSError("the disk is full")
+
+    close = GeARVectorStore.close
+    async with Session(folder) as session:
+        await session.call("search", question=QUESTION)
+        with monkeypatch.context() as patched:
+            patched.setattr(GeARVectorStore, "close", fail)
+            await session.close_store()
+        assert "the disk is full" in caplog.text and session.tools._shared._folder_lock is None
+        assert (await session.call("search", question=QUESTION))[1]["passages"]
+
+
+async def test_a_store_that_was_deleted_and_filled_anew_is_opened_anew(
+    run: Runner, docs: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Session(folder) as session:
+        await session.call("search", question=QUESTION)
+        shutil.rmtree(folder)
+        (docs / "Lego.txt").unlink()
+        await asyncio.to_thread(run, "index", "docs", "--store", "s")
+        assert len((await session.call("search", question=QUESTION, top_k=20))[1]["passages"]) == 3
+
+
+class Turned(WordEmbedding):
+    """A model with other vectors of the same dimension."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return super()._get_text_embedding(text)[::-1]
+
+
+async def test_a_server_that_goes_on_refuses_a_store_that_was_filled_anew_with_other_vectors(
+    run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Session(folder, write=True) as session:
+        await session.call("search", question=QUESTION)
+        await session.close_store()
+        monkeypatch.setattr(store_folder, "load_embedding", lambda name: Turned())
+        assert run("repair", "--reembed", "--store", "s").code == 0
+        assert "now makes other vectors" in await session.fail("search", question=QUESTION)
+        assert "now makes other vectors" in await session.fail("add", text="Toys.", title="Toys", id="toys")
+        monkeypatch.setattr(serving, "load_embedding", lambda name: Turned())  # what has the name is loaded anew
+        assert (await session.call("search", question=QUESTION))[1]["passages"]
 
 
 async def test_what_a_model_is_given_is_bounded(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli import serving, store_folder
+from llama_index_gear.cli import serving, shared_store, store_folder
 from llama_index_gear.cli.main import main
 from llama_index_gear.cli.store_note import read_note
 from llama_index_gear.errors import StoreLockedError
@@ -41,6 +43,15 @@ def lock_outside(*places: Path) -> Iterator[Callable[[], None]]:
         yield unlock
     finally:
         unlock()
+
+
+def wait_outside(folder: Path) -> int:
+    """Wait for a folder in another process, which a store does too; return its exit code."""
+    program = (
+        "import sys, pathlib; from llama_index_gear.store.embedded.folder_lock import lock_folder\n"
+        "lock_folder(pathlib.Path(sys.argv[1]), 120)"
+    )
+    return subprocess.run([sys.executable, "-c", program, str(folder)], check=False).returncode
 
 
 def read_ids(folder: Path) -> set[str]:
@@ -136,13 +147,64 @@ async def test_a_tool_that_is_cancelled_waits_no_longer_and_holds_nothing(tools:
         await asyncio.wait([search])
         assert search.cancelled() and time.monotonic() - start < 10
     with lock_outside(tools.folder):  # it has no lock, and nobody is in the queue
-        assert not tools._turn.locked()
+        assert not tools._shared._opening.locked()
 
 
 async def test_a_tool_waits_half_a_minute_at_most(tools: serving.StoreTools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "_WAIT", 0.1)
     with lock_outside(tools.folder), pytest.raises(StoreLockedError, match="waited for 0.1 s"):
         await tools.search(QUESTION)
+
+
+@pytest.mark.parametrize("tool", ["search", "add"])
+async def test_tools_that_are_called_together_wait_as_long_as_one(
+    tools: serving.StoreTools, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """Each waits for its own time, not one after the other for the time of each."""
+    waited: list[float] = []
+    wait = shared_store.alock_folder
+
+    async def note(folder: Path, seconds: float) -> Any:
+        waited.append(seconds)
+        return await wait(folder, seconds)
+
+    monkeypatch.setattr(shared_store, "alock_folder", note)
+    monkeypatch.setattr(serving, "_WAIT", 0.5)
+    arguments = [(QUESTION,)] * 4 if tool == "search" else [("Toys.", "Toys", f"toys {n}") for n in range(4)]
+    with lock_outside(tools.folder):
+        ended = await asyncio.gather(*(getattr(tools, tool)(*given) for given in arguments), return_exceptions=True)
+    assert all(isinstance(error, StoreLockedError) for error in ended)
+    assert sum(waited) <= 0.5 + 3 * 0.1, "the later ones have no time left, but for what was rounded up"
+
+
+async def test_a_search_does_not_wait_for_a_long_call_that_keeps_a_process_waiting(
+    tools: serving.StoreTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shares the store at the end of its time, since the process waits for the long call anyway; others fail."""
+    monkeypatch.setattr(serving, "_WAIT", 0.1)
+    queue = tools.folder / ".queue"
+    queue.touch()
+    async with tools._open(is_short=False):  # an agent's, say
+        with lock_outside(queue):
+            assert (await tools.search(QUESTION)).passages
+            with pytest.raises(StoreLockedError, match="earlier calls of this server"):
+                await tools.add("Toys.", "Toys", "toys")
+
+            async def report(step: int, message: str) -> None: ...
+
+            with pytest.raises(StoreLockedError, match="earlier calls of this server"):
+                await tools.ask(QUESTION, report)
+        assert (await tools.search(QUESTION)).passages
+
+
+async def test_an_open_store_is_closed_for_who_waits(
+    tools: serving.StoreTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_store, "_IDLE", 1_000)
+    await tools.search(QUESTION)
+    assert tools._shared.is_open
+    assert await asyncio.to_thread(wait_outside, tools.folder) == 0
+    assert (await tools.search(QUESTION)).passages
 
 
 async def test_tools_that_follow_each_other_without_end_leave_a_turn_to_who_waits(tools: serving.StoreTools) -> None:
@@ -153,6 +215,6 @@ async def test_tools_that_follow_each_other_without_end_leave_a_turn_to_who_wait
         with lock_outside(queue) as unlock:
             late = asyncio.create_task(tools.search(QUESTION))
             await asyncio.sleep(0.3)
-            assert tools._users == 1 and not late.done()
+            assert tools._shared._users == 1 and not late.done()
             unlock()
             assert (await late).passages
