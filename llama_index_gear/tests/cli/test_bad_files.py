@@ -18,6 +18,7 @@ from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import file_texts
 from llama_index_gear.cli import files as cli_files
 from llama_index_gear.cli.files import FolderReader
+from llama_index_gear.cli.reading_process import ReadingProcess
 from llama_index_gear.cli.regular_files import UnreadableFile, read_file
 from llama_index_gear.testing import WordEmbedding
 
