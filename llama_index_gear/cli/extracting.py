@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,13 @@ from llama_index_gear.cli import models
 from llama_index_gear.cli.extraction_options import ExtractionOptions
 from llama_index_gear.cli.failures import find_server, is_of_server
 from llama_index_gear.cli.messages import show_line
-from llama_index_gear.cli.store_folder import check_collection, check_llm, fill_store, open_store
+from llama_index_gear.cli.store_folder import NotedStore, check_collection, check_llm, fill_store, open_store
 from llama_index_gear.cli.store_note import StoreNote, describe_collection
 
 _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's client retries a used-up quota too
+
+_served: ContextVar[NotedStore | None] = ContextVar("served", default=None)
+"""The store that passages are extracted for; an extractor's own state is copied, and compared with that of others."""
 
 
 class WatchedExtractor(GeARTripleExtractor):
@@ -38,6 +42,14 @@ class WatchedExtractor(GeARTripleExtractor):
     """
 
     _has_answered: bool = PrivateAttr(default=False)
+
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
+        """Return copies of the nodes with their triples; while a model is called, the store's folder is left."""
+        store = _served.get()
+        if store is None or not self.estimate(nodes).calls:
+            return super().__call__(nodes, **kwargs)
+        with store.leave_folder():
+            return super().__call__(nodes, **kwargs)
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return copies of the nodes with their triples, in order.
@@ -70,6 +82,16 @@ class WatchedExtractor(GeARTripleExtractor):
     def _make_hasty(self) -> WatchedExtractor:
         """Return this extractor without retries."""
         return self.model_copy(update={"max_retries": 0})
+
+
+@contextmanager
+def leave_folder(store: NotedStore) -> Iterator[None]:
+    """Leave a store's folder to others whenever a model extracts in the block, which may take hours."""
+    token = _served.set(store)
+    try:
+        yield
+    finally:
+        _served.reset(token)
 
 
 @contextmanager
@@ -140,12 +162,13 @@ def extract_collection(
 
     """
     extractor = make_extractor(options)
-    check_store = partial(_check_store, folder, theirs, name, options, moved=moved)
+    check_store = partial(check_collection, folder, theirs, name, moved=moved)
     make_note = partial(StoreNote, collection=describe_collection(name, theirs.place), llm=options.model)
     with fill_store(folder, embed_name, check_store, make_note) as store:
+        check_llm(store, folder, options.llm)
         if isinstance(extractor, WatchedExtractor):
             echo(f"to extract: {theirs.estimate(store, extractor, moved=moved)}", err=True)
-        with tell_paid(extractor):
+        with leave_folder(store), tell_paid(extractor):
             return theirs.extract_to(store, extractor, moved=moved, show_progress=True)
 
 
@@ -165,13 +188,6 @@ def estimate_collection(
 
     """
     extractor = make_extractor(options)
-    check_store = partial(_check_store, folder, theirs, name, options, moved=moved)
+    check_store = partial(check_collection, folder, theirs, name, moved=moved)
     with open_store(folder, embed_name, check=check_store, embeds=False) as store:
         return theirs.estimate(store, extractor, moved=moved)  # type: ignore[arg-type]  # a model is named
-
-
-def _check_store(
-    folder: Path, theirs: ExistingCollection, name: str, options: ExtractionOptions, *, moved: bool
-) -> None:
-    check_collection(folder, theirs, name, moved=moved)
-    check_llm(folder, options.llm)

@@ -8,7 +8,7 @@ must be remembered, and a run after one that was killed does what is left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,13 @@ from typing import Any
 from click import ClickException
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from tqdm import tqdm
 
 from llama_index_gear import (
     ExtractionEstimate,
     ExtractionLedger,
     GeARTripleExtractor,
-    GeARVectorStore,
     MentionTripleExtractor,
     passage_id,
     read_triples,
@@ -32,6 +32,7 @@ from llama_index_gear.cli.files import FolderReader
 from llama_index_gear.cli.messages import shorten_line, show_line
 from llama_index_gear.cli.origins import read_file, refuse_meeting
 from llama_index_gear.cli.reading_process import SECONDS
+from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.counts import count
 from llama_index_gear.extraction.sentences import split_pieces
 from llama_index_gear.nodes import EXTRACTION_KEY
@@ -91,7 +92,7 @@ class IndexPlan:
 
     """
 
-    store: GeARVectorStore
+    store: NotedStore
     extractor: MentionTripleExtractor | GeARTripleExtractor
     reader: FolderReader
     wanted: dict[str, BaseNode]
@@ -114,9 +115,14 @@ class IndexPlan:
         with tqdm(
             total=len(self.candidates), desc="Storing passages", unit="passage", disable=not self.candidates
         ) as bar:
+            turns = self.store.turns
             for start in range(0, len(self.candidates), _BATCH):
                 nodes = self.candidates[start : start + _BATCH]
-                extracted = self.extractor(nodes)
+                extracted = self.extractor(self._leave_out_refused(nodes))
+                if self.store.turns != turns:
+                    turns = self.store.turns
+                    self._look_again(extracted)
+                    extracted = self._leave_out_refused(extracted)
                 ledger += ExtractionLedger.of([node for node in extracted if _read_record(node)])
                 changed = [node for node in extracted if not self._may_stay(node)]
                 if changed:
@@ -128,6 +134,30 @@ class IndexPlan:
         unread = len(self.reader.unread)
         return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, unread, ledger)
 
+    def _leave_out_refused(self, nodes: Sequence[BaseNode]) -> list[BaseNode]:
+        return [node for node in nodes if node.node_id in self.wanted]
+
+    def _look_again(self, nodes: Sequence[BaseNode]) -> None:
+        """Compare passages with what others have stored since the store was read: they had the folder meanwhile."""
+        batch = {node.node_id: self.wanted[node.node_id] for node in nodes}
+        names = {name for node in batch.values() for name in (node.ref_doc_id, node.metadata["file"]) if name}
+        of_documents = MetadataFilters(
+            filters=[MetadataFilter(key="doc_id", value=sorted(names), operator=FilterOperator.IN)]
+        )
+        found = [
+            *self.store.get_nodes(list(batch), with_embeddings=False),
+            *self.store.get_nodes(filters=of_documents, with_embeddings=False),
+        ]
+        files = {node.metadata["file"] for node in self.wanted.values()}
+        refused = refuse_meeting(batch, found, lambda file: file in files or self.reader.keeps(file))
+        self.reader.failed |= refused
+        self.wanted = {id_: node for id_, node in self.wanted.items() if node.metadata["file"] not in refused}
+        stored = {node.node_id: node for node in found}
+        for id_, node in batch.items():
+            self.kept.pop(id_, None)
+            if _read_content(node) == _read_content(stored.get(id_)):
+                self.kept[id_] = stored[id_]
+
     def _may_stay(self, node: BaseNode) -> bool:
         """Return True if the store has a passage with these triples, or with others that must stay."""
         stored = self.kept.get(node.node_id)
@@ -138,11 +168,12 @@ class IndexPlan:
 
 
 def plan_index(
-    store: GeARVectorStore,
+    store: NotedStore,
     folder: Path,
     store_folder: Path,
     extractor: MentionTripleExtractor | GeARTripleExtractor,
     seconds: float = SECONDS,
+    check: Callable[[], object] = lambda: None,
 ) -> IndexPlan:
     """Compare a store with what a folder's files say now.
 
@@ -156,6 +187,7 @@ def plan_index(
         extractor: extracts the triples. Passages that another one extracted are extracted anew, but for those that
             rules extracted, by rules.
         seconds: how long a file may take that is not plain text. Default 60.
+        check: is called when the files are read, and refuses what the store holds. Default: it refuses nothing.
 
     Raises:
         ClickException: there is no text in the folder; nothing is changed.
@@ -164,7 +196,7 @@ def plan_index(
     reader = FolderReader(folder, store_folder, seconds)
     is_model = isinstance(extractor, GeARTripleExtractor)
     paths = reader.list_files()
-    with closing(reader):
+    with store.leave_folder(), closing(reader):  # to read them may take long
         wanted = _read_passages(reader, paths, is_stoppable=not is_model)
     if not paths and not reader.failed:
         raise ClickException(
@@ -175,6 +207,7 @@ def plan_index(
         first = next((f" ({name}: {reason})" for name, reason in {**reader.skipped, **reader.failed}.items()), "")
         number = count(len(paths), "file")
         raise ClickException(f"no text in the {number} of {folder}{first}: the store was left as it is")
+    check()
     stored = {node.node_id: node for node in store.get_nodes(with_embeddings=False)}
     refused = refuse_meeting(wanted, stored.values(), reader.keeps)
     reader.failed |= refused

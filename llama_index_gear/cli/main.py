@@ -11,7 +11,7 @@ import sys
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,26 +137,26 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
             f"--store {store_folder} is the folder of the files, or around it: give it one of its own"
         )
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not options.estimate)
-    from llama_index_gear.cli.extracting import make_extractor, tell_paid
+    from llama_index_gear.cli.extracting import leave_folder, make_extractor, tell_paid
     from llama_index_gear.cli.indexing import plan_index
     from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
     extractor = make_extractor(options)
 
-    def check_store() -> None:
-        check_files(store_folder, folder)
-        check_llm(store_folder, options.llm)
-
+    check_store = partial(check_files, store_folder, folder)
     if options.estimate:
         with open_store(store_folder, embed, check=check_store, embeds=False) as store:
             click.echo(plan_index(store, folder, store_folder, extractor, file_timeout).estimate)
         return 0
     make_note = partial(StoreNote, files=str(folder.resolve()), llm=options.model)
     with fill_store(store_folder, embed, check_store, make_note) as store:
-        plan = plan_index(store, folder, store_folder, extractor, file_timeout)
+        check = partial(check_llm, store, store_folder, options.llm)
+        if (note := read_note(store_folder)) is not None and note.llm:
+            check()  # before files are read, too
+        plan = plan_index(store, folder, store_folder, extractor, file_timeout, check)
         if (expected := plan.estimate) is not None:
             click.echo(f"to extract: {expected}", err=True)
-        with tell_paid(extractor):
+        with leave_folder(store), tell_paid(extractor):
             report = plan.run()
     click.echo(
         f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
@@ -272,7 +272,7 @@ def ask(
     from llama_index_gear import RankingWeights
     from llama_index_gear.cli import asking
     from llama_index_gear.cli.models import open_llm
-    from llama_index_gear.cli.store_folder import open_store
+    from llama_index_gear.cli.store_folder import load_embedding, open_store
 
     model = open_llm(llm)
     if page is not None and model is None:
@@ -289,16 +289,20 @@ def ask(
                 f"--weights takes a file from `compare --fit`; {weights_file}: {error}"
             ) from error
 
-    def answer(asked: str) -> asking.Answer:
-        if model is None:
-            return asking.find_passages(store, asked, top_k, weights)
-        show = (lambda line: None) if as_json else click.echo
-        return asking.ask_agent(store, asked, model, top_k=top_k, weights=weights, show=show)
+    load = cache(load_embedding)
 
-    with open_store(store_folder, embed) as store:
-        if question is None:
-            return _answer_each(answer, as_json=as_json)
-        answered = answer(question)
+    def answer(asked: str) -> asking.Answer:
+        with open_store(store_folder, embed, load=load) as store:
+            if model is None:
+                return asking.find_passages(store, asked, top_k, weights)
+            show = (lambda line: None) if as_json else click.echo
+            return asking.ask_agent(store, asked, model, top_k=top_k, weights=weights, show=show)
+
+    if question is None:  # the store is open for each question: others may have it while nothing is asked
+        with open_store(store_folder, embed, load=load):
+            pass  # what is wrong is said first
+        return _answer_each(answer, as_json=as_json)
+    answered = answer(question)
     if as_json:
         click.echo(answered.to_json())
     else:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from click import ClickException, UsageError, echo
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear import FAILED_EXTRACTIONS, ExistingCollection, GeARVectorStore, read_triples
 from llama_index_gear.cli.messages import show_line
 from llama_index_gear.cli.models import load_embedding
-from llama_index_gear.cli.probe import add_probe, check_probe
+from llama_index_gear.cli.probe import Vector, add_probe, check_probe
 from llama_index_gear.cli.store_note import (
     NOTE,
     StoreNote,
@@ -28,17 +29,89 @@ from llama_index_gear.cli.store_note import (
 )
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.extraction.accounting import EXTRACTIONS, PAID_EXTRACTIONS
-from llama_index_gear.store.embedded.folder_lock import lock_folder
+from llama_index_gear.store.embedded.folder_lock import FolderLock, drop_filler, is_awaited, lock_filler, lock_folder
+
+Lock = TypeVar("Lock")
 
 _WAIT = 60.0  # seconds for which a command waits for a process that has the store open
 _TOLD_AFTER = 1.0  # seconds, from which on it says so
 
 
+class FolderTurn:
+    """The turn of a command at a store's folder: it keeps other processes out, until it is given.
+
+    Args:
+        folder: of the store.
+        make: True makes the folder if there is none. Default False: without a folder nobody is kept out.
+
+    """
+
+    def __init__(self, folder: Path, *, make: bool = False) -> None:
+        self._folder = folder
+        self._make = make
+        self._lock: FolderLock | None = None
+
+    def __enter__(self) -> FolderTurn:
+        self.take()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.give()
+
+    @property
+    def is_awaited(self) -> bool:
+        """True if another process waits for the folder."""
+        return is_awaited(self._folder)
+
+    def give(self) -> None:
+        """Leave the folder to others."""
+        self._lock = None
+
+    def take(self) -> None:
+        """Wait a minute for a process that works there, and say so.
+
+        Raises:
+            StoreLockedError: it works there for longer.
+
+        """
+        self._lock = _wait_for(partial(lock_folder, self._folder, make=self._make))
+
+
+def _wait_for(lock: Callable[[float], Lock]) -> Lock:
+    """Return a lock; wait a minute for the process that has it, and say so."""
+    try:
+        return lock(_TOLD_AFTER)
+    except StoreLockedError as error:
+        show_line(f"waiting for another process that has the store open ({error.details})")
+    return lock(_WAIT)
+
+
 class NotedStore(GeARVectorStore):
-    """A store whose note, if it is given one, is written before the first passages are."""
+    """A store that a command has open: its note, and the command's turn at its folder.
+
+    The note, if the store is given one, is written before the first passages are.
+    """
 
     _folder: Path | None = PrivateAttr(default=None)
     _note: StoreNote | None = PrivateAttr(default=None)
+    _turn: FolderTurn | None = PrivateAttr(default=None)
+    _refuse_store: Any = PrivateAttr(default=None)
+    _turns: int = PrivateAttr(default=0)
+    _probe: Any = PrivateAttr(default=None)
+
+    @property
+    def turns(self) -> int:
+        """How often others had the folder since the store was opened: what was read before may be otherwise now."""
+        return self._turns
+
+    @property
+    def probe(self) -> Vector | None:
+        """The embedding model's vector of the known text, if it was compared with the note's."""
+        return self._probe
+
+    def take_turn(self, turn: FolderTurn, check: Callable[[], object], probe: Vector | None) -> None:
+        """Have a turn at the folder, which may be given to others; `check` refuses what they made of it."""
+        self._turn, self._refuse_store, self._probe = turn, check, probe
 
     def take_note(self, folder: Path, note: StoreNote) -> None:
         """Have this note written into the store's folder."""
@@ -50,9 +123,32 @@ class NotedStore(GeARVectorStore):
             write_note(self._folder, self._note)
 
     def add(self, nodes: Sequence[BaseNode], **options: Any) -> list[str]:
-        """Write the note, and store passages."""
+        """Write the note, and store passages. Then whoever waits for the folder has a turn."""
         self.write_note()
-        return super().add(nodes, **options)
+        stored = super().add(nodes, **options)
+        if self._turn is not None and self._turn.is_awaited:
+            with self.leave_folder():
+                pass
+        return stored
+
+    @contextmanager
+    def leave_folder(self) -> Iterator[None]:
+        """Leave the folder to others in the block, for what needs no store; then wait for it, and check it again.
+
+        Raises:
+            StoreLockedError: another process has it for too long.
+            ClickException: another process has made something else of it.
+
+        """
+        if self._turn is None:
+            yield
+            return
+        self.close()
+        self._turn.give()
+        self._turns += 1
+        yield
+        self._turn.take()
+        self._refuse_store()
 
 
 def check_files(folder: Path, files: Path) -> None:
@@ -121,13 +217,14 @@ def check_collection(folder: Path, theirs: ExistingCollection, name: str, *, mov
     )
 
 
-def check_llm(folder: Path, name: str | None) -> None:
+def check_llm(store: GeARVectorStore, folder: Path, name: str | None) -> None:
     """Refuse to extract by rule, unless asked to, into a store whose triples a model extracted: they cost money.
 
     The passages tell whether a model extracted them. The note names it; a run whose calls all failed wrote one too.
 
     Args:
-        folder: of the store.
+        store: the store, open.
+        folder: its folder.
         name: the model's name, or "none", if the command line gives one.
 
     Raises:
@@ -137,7 +234,7 @@ def check_llm(folder: Path, name: str | None) -> None:
     note = read_note(folder)
     if name is not None or note is None:
         return
-    if _holds_extractions(folder):
+    if _holds_extractions(store):
         by, name = note.llm or "a model", note.llm or "NAME"
         raise ClickException(
             f"the triples in {folder} were extracted by {by}: go on with --llm {name}, "
@@ -145,14 +242,13 @@ def check_llm(folder: Path, name: str | None) -> None:
         )
 
 
-def _holds_extractions(folder: Path) -> bool:
+def _holds_extractions(store: GeARVectorStore) -> bool:
     """Return True if a model has extracted a passage of the store, or a part of it."""
-    with GeARVectorStore.from_path(folder) as store:
-        if not store.get_nodes(None, EXTRACTIONS, 1, with_embeddings=False):  # most stores have none
-            return False
-        if store.get_nodes(None, PAID_EXTRACTIONS, 1, with_embeddings=False):
-            return True
-        return any(map(read_triples, store.get_nodes(None, FAILED_EXTRACTIONS, with_embeddings=False)))
+    if not store.get_nodes(None, EXTRACTIONS, 1, with_embeddings=False):  # most stores have none
+        return False
+    if store.get_nodes(None, PAID_EXTRACTIONS, 1, with_embeddings=False):
+        return True
+    return any(map(read_triples, store.get_nodes(None, FAILED_EXTRACTIONS, with_embeddings=False)))
 
 
 def _holds_store(folder: Path) -> bool:
@@ -193,37 +289,15 @@ def require_store(folder: Path) -> None:
 
 
 @contextmanager
-def hold_folder(folder: Path, *, make: bool = False) -> Iterator[None]:
-    """Keep other processes out of a store's folder in the block; wait a minute for one that works there, and say so.
-
-    Args:
-        folder: of the store.
-        make: True makes the folder if there is none. Default False: without a folder nobody is kept out.
-
-    Raises:
-        StoreLockedError: a process works there for longer.
-
-    """
-    try:
-        lock = lock_folder(folder, _TOLD_AFTER, make=make)
-    except StoreLockedError as error:
-        show_line(f"waiting for another process that has the store open ({error.details})")
-        lock = lock_folder(folder, _WAIT, make=make)
-    try:
-        yield
-    finally:
-        del lock
-
-
-@contextmanager
 def open_store(
     folder: Path,
     embed_name: str | None,
     *,
     check: Callable[[], object] | None = None,
-    make: bool = False,
+    fills: bool = False,
     embeds: bool = True,
     compares: bool = True,
+    load: Callable[[str], BaseEmbedding] | None = None,
 ) -> Iterator[NotedStore]:
     """Open the store in a folder with the embedding model that filled it, and close it.
 
@@ -234,9 +308,11 @@ def open_store(
         folder: of the store.
         embed_name: the embedding model's name, if the command line gives one.
         check: refuses what is in the folder. Default: refuses a folder without a store.
-        make: True makes the folder if there is none. Default False.
+        fills: True makes the folder if there is none, and keeps out others that fill the store, also while the folder
+            is given to others. Default False.
         embeds: load the embedding model. Default True.
         compares: refuse a model that makes other vectors than the store has. Default True.
+        load: loads the embedding model. Default: `load_embedding`.
 
     Raises:
         ClickException: there is no store; or its model is another one, or can't be loaded, or makes other
@@ -246,24 +322,47 @@ def open_store(
     """
     folder = folder.expanduser()
     check = check or partial(require_store, folder)
-    with hold_folder(folder):
+    load = load or load_embedding
+    with FolderTurn(folder):
         check()
         name = choose_embedding(folder, embed_name)
-    embed_model = load_embedding(name) if embeds else None
-    with hold_folder(folder, make=make):
+    embed_model = load(name) if embeds else None
+    with _keep_fillers_out(folder) if fills else nullcontext(), FolderTurn(folder, make=fills) as turn:
         check()
         chosen = choose_embedding(folder, embed_name)
         if embeds and chosen != name:
-            embed_model = load_embedding(chosen)
-        if embed_name is None and read_note(folder) is None and _holds_store(folder):
+            embed_model = load(chosen)
+        note = read_note(folder)
+        if embed_name is None and note is None and _holds_store(folder):
             echo(
                 f"{folder} does not say which embedding model filled it: taking {chosen} (--embed names another)",
                 err=True,
             )
+        told = "" if note is None else note.probe
+        vector = None
         if embed_model is not None and compares and _holds_store(folder):
-            check_probe(folder, embed_model)
+            vector = check_probe(folder, embed_model)
+
+        def check_again() -> None:
+            check()
+            choose_embedding(folder, chosen)
+            now = read_note(folder)
+            if embed_model is not None and compares and now is not None and now.probe != told:
+                check_probe(folder, embed_model)
+
         with NotedStore.from_path(folder, embed_model=embed_model) as store:
-            yield store  # type: ignore[misc]  # from_path makes one of its class
+            store.take_turn(turn, check_again, vector)  # type: ignore[attr-defined]  # from_path makes one of its class
+            yield store  # type: ignore[misc]
+
+
+@contextmanager
+def _keep_fillers_out(folder: Path) -> Iterator[None]:
+    """Keep other commands that fill a store out of the block: what one has planned, another would change."""
+    lock = _wait_for(partial(lock_filler, folder))
+    try:
+        yield
+    finally:
+        del lock
 
 
 @contextmanager
@@ -287,8 +386,9 @@ def fill_store(
 
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
-    with open_store(folder, embed_name, check=check, make=True) as store:
-        store.take_note(folder, add_probe(make_note(choose_embedding(folder, embed_name)), store.embed_model))
+    with open_store(folder, embed_name, check=check, fills=True) as store:
+        note = make_note(choose_embedding(folder, embed_name))
+        store.take_note(folder, add_probe(note, store.embed_model, store.probe))
         try:
             yield store
             store.write_note()
@@ -296,5 +396,7 @@ def fill_store(
             with suppress(StoreError, OSError):  # other files are in it
                 if not store.client.collection_exists(store.collection_name):
                     drop_note(folder)
+                    if made:
+                        drop_filler(folder)
                     for place in made:
                         place.rmdir()

@@ -336,6 +336,8 @@ class ExistingCollection(ClosedByWith):
                     is_probed = True
                 if wanted:
                     extracted = yield from ask(ExtractTriples(extractor, wanted))
+                    if isinstance(extractor, GeARTripleExtractor):  # it takes long, and others may write meanwhile
+                        _, left, stored, _ = yield from select_flow(store, page)
                     embeddings = {node.node_id: node.embedding for node in page.passages}
                     nodes = [node.model_copy(update={"embedding": embeddings[node.node_id]}) for node in extracted]
                     kept = {node.node_id: old for node in nodes if (old := keep_triples(node, stored)) is not None}

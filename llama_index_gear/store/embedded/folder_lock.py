@@ -9,6 +9,9 @@ be deleted, copied, or taken for a user's. Windows locks no folders: there it is
 Who has to wait stands in a queue: a second lock, on a hidden file that the first who waits makes. Who finds somebody in
 the queue stands behind them, even if it had the folder a moment ago. So a process that opens a store again and again
 leaves turns to others. Where the file can't be made, processes wait without order.
+
+A command that fills a store in many turns has a third lock, on another hidden file, for all of them: two of them would
+change what the other has planned.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ WAIT = 2.0
 POLL_SECONDS = 0.005
 """Seconds between two looks at whether it has."""
 _QUEUE = ".queue"
+_FILLER = ".filler"
 
 
 class _SystemLock:
@@ -77,6 +81,14 @@ class _SystemLock:
                 "folder on a local disk, or a Qdrant server"
             ) from error
         return True
+
+    @property
+    def is_in_place(self) -> bool:
+        """True if what is locked is what stands at the path: another file may have taken its place."""
+        with suppress(OSError):
+            status = os.stat(self._path)
+            return (status.st_dev, status.st_ino) == self.place
+        return False
 
     def _at_fork_reinit(self) -> None:
         self.release()
@@ -182,6 +194,41 @@ async def alock_folder(folder: Path, seconds: float = WAIT, *, make: bool = Fals
         work.close()
 
 
+def lock_filler(folder: Path, seconds: float = WAIT) -> _SystemLock | None:
+    """Wait until no other process fills a store, and be the one that does, for as long as the returned object lives.
+
+    It is for a command of many turns, which gives the folder to others between them. The folder is made if there is
+    none.
+
+    Args:
+        folder: of the store.
+        seconds: how long to wait. Default 2.
+
+    Returns:
+        The lock; None where its file can't be made.
+
+    Raises:
+        StoreLockedError: another process fills it for longer.
+        StoreError: the folder can't be made, or has no locks.
+
+    """
+    end = monotonic() + seconds
+    while True:
+        with raise_store_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        lock = _open_hidden(folder / _FILLER, os.O_RDWR | os.O_CREAT)
+        if lock is None or (lock.try_lock() and lock.is_in_place):
+            return lock
+        if monotonic() >= end:
+            raise make_locked_error(folder, _find_holder(folder / _FILLER), seconds)
+        sleep(POLL_SECONDS)
+
+
+def drop_filler(folder: Path) -> None:
+    """Delete the file that `lock_filler` locks; whoever calls has it locked."""
+    (folder / _FILLER).unlink(missing_ok=True)
+
+
 def is_awaited(folder: Path) -> bool:
     """Return True if a process waits for the folder."""
     queue = _open_queue(folder, os.O_RDWR)
@@ -226,7 +273,7 @@ def _try_again(folder: Path, seconds: float, *, make: bool) -> Generator[None, N
                     if not make:
                         return None
             if monotonic() >= end:
-                raise make_locked_error(folder, _find_holder(folder), seconds)
+                raise make_locked_error(folder, _find_holder(_get_locked(folder)), seconds)
             yield
     finally:
         if queue is not None:
@@ -242,8 +289,12 @@ def _try_lock(folder: Path) -> FolderLock | None:
 
 
 def _open_queue(folder: Path, flags: int) -> _SystemLock | None:
+    return _open_hidden(folder / _QUEUE, flags)
+
+
+def _open_hidden(path: Path, flags: int) -> _SystemLock | None:
     with suppress(OSError):
-        return _SystemLock(folder / _QUEUE, flags)
+        return _SystemLock(path, flags)
     return None
 
 
@@ -257,12 +308,13 @@ def _get_place(folder: Path) -> Place:
     return status.st_dev, status.st_ino
 
 
-def _find_holder(folder: Path) -> str:
-    """Return the process that has a folder locked, where the system tells: Linux does."""
+def _find_holder(path: Path) -> str:
+    """Return the process that has a file or folder locked, where the system tells: Linux does."""
     if sys.platform == "win32":
         return ""
     with suppress(OSError, ValueError):
-        device, inode = _get_place(folder)
+        status = os.stat(path)
+        device, inode = status.st_dev, status.st_ino
         place = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
         for line in Path("/proc/locks").read_text("ascii").splitlines():
             fields = line.split()
