@@ -14,6 +14,7 @@ from typing import Any
 
 from llama_index.core.schema import Document
 
+from llama_index_gear.characters import unify_spelling
 from llama_index_gear.cli.file_texts import HTML, MOST, WITH_READER, read_text
 from llama_index_gear.cli.reading_process import SECONDS, ReadingProcess
 from llama_index_gear.cli.regular_files import NoText, UnreadableFile, check_file
@@ -32,7 +33,8 @@ _HIDDEN_KEYS = ["file"]
 class FolderReader:
     """Reads the files below a folder.
 
-    A file's document has the file's path below the folder as its id and in its metadata (`file`), and what it is about
+    A file's document has the file's path below the folder, in its one spelling (`unify_spelling`), as its id and in its
+    metadata (`file`), and what it is about
     as `title`. A format with pages gives a document a page. Hidden files and folders are left out, and stores. Close
     the reader after use.
 
@@ -160,9 +162,12 @@ class FolderReader:
         return title, texts
 
     def _name(self, path: Path) -> str:
-        """Return the path of a file below the folder, as text that can be written: bytes that are no UTF-8 escaped."""
+        """Return the path of a file below the folder, in its one spelling: systems write the same letters differently.
+
+        Bytes that are no UTF-8 are escaped.
+        """
         name = path.relative_to(self.folder).as_posix()
-        return name if is_whole(name) else os.fsencode(name).decode("utf-8", "backslashreplace")
+        return unify_spelling(name if is_whole(name) else os.fsencode(name).decode("utf-8", "backslashreplace"))
 
     def _note(self, name: str, error: OSError | UnreadableFile) -> None:
         """Note why a file can't be read."""

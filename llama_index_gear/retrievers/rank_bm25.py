@@ -11,14 +11,15 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 from llama_index_instrumentation import get_dispatcher
 from rank_bm25 import BM25Okapi
 
+from llama_index_gear.characters import unify_spelling
 from llama_index_gear.errors import check_counts, check_numbers, check_question
 
 dispatcher = get_dispatcher(__name__)
 
 
 def words(text: str) -> list[str]:
-    """Split text into lower-case runs of letters, digits and underscores."""
-    return re.findall(r"\w+", text.lower())
+    """Split text, in its one spelling, into lower-case runs of letters, digits and underscores."""
+    return re.findall(r"\w+", unify_spelling(text).lower())
 
 
 class RankBM25Retriever(BaseRetriever):
