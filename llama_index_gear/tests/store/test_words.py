@@ -13,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import QueryBundle
-from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
+from llama_index.core.vector_stores.types import (
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+)
 from qdrant_client.http.models import SparseVector
 from qdrant_edge import Bm25, Bm25Config
 
@@ -22,7 +28,7 @@ from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples
+from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples, SearchLists
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
@@ -292,3 +298,62 @@ def test_a_store_that_was_filled_before_there_was_one_spelling_is_found_out_and_
     fresh = GeARVectorStore.from_path(tmp_path / "t", embed_model=EMBED)
     fresh.add(nodes)
     assert contents(store) == contents(fresh)
+
+
+# -- words of passages that are gone -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["delete", "replace", "delete documents", "by filter"])
+async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, how: str) -> None:
+    """The order and the scores of an answer do not depend on what the store held before."""
+
+    def make(number: int, text: str) -> Any:
+        return passage(f"{number:03}", text, [(f"N{number}", "of", text)], document=f"d{number}", embed_model=EMBED)
+
+    gone = [make(n, f"kiwi harvest report {n}") for n in range(60)]
+    kept = [make(100, "kiwi bird of the island"), *(make(101 + n, f"plum jam recipe {n}") for n in range(9))]
+    replaced = [make(n, f"engine manual {n}") for n in range(60)] if how == "replace" else []
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, bm25_avg_len=60.0)
+    store.add([*gone, *kept])
+    if how == "delete":
+        store.delete_nodes([node.node_id for node in gone])
+    elif how == "replace":
+        await store.async_add(replaced)
+    elif how == "delete documents":
+        for node in gone:
+            await store.adelete(node.ref_doc_id or "")
+    else:
+        words = MetadataFilter(key="doc_id", value=[f"d{n}" for n in range(60)], operator=FilterOperator.IN)
+        store.delete_nodes(filters=MetadataFilters(filters=[words]))
+    fresh = GeARVectorStore.from_path(tmp_path / "fresh", embed_model=EMBED, bm25_avg_len=60.0)
+    fresh.add([*replaced, *kept])
+    asked = VectorStoreQuery(query_str="plum or kiwi?", mode=VectorStoreQueryMode.SPARSE, similarity_top_k=20)
+    found, expected = store.query(asked), fresh.query(asked)
+    assert found.ids == expected.ids and found.ids[0] == "100"
+    assert found.similarities == pytest.approx(expected.similarities)
+    assert (await store.aquery(asked)).similarities == found.similarities
+    vector = EMBED.get_query_embedding("kiwi")
+    for request in (
+        AlignPassages(["plum or kiwi?"], 20),
+        SearchLists("plum or kiwi?", vector, [VectorStoreQueryMode.SPARSE], 20),
+    ):
+        (lists,) = store.answer(request)
+        assert [scored.node.node_id for scored in lists] == expected.ids
+    store.close()
+    assert store.query(asked).ids == found.ids, "opened anew"
+
+
+def test_words_of_facts_that_are_gone_no_longer_count(tmp_path: Path) -> None:
+    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    store.add([passage(f"p{n}", "x", [(f"Kiwi {n}", "of", "farm")], embed_model=EMBED) for n in range(60)])
+    store.add([passage(f"q{n}", "x", [(f"Plum {n}", "of", "farm")], embed_model=EMBED) for n in range(9)])
+    store.add([passage("r", "x", [("Kiwi bird", "of", "island")], embed_model=EMBED)])
+    store.delete_nodes([f"p{n}" for n in range(60)])
+    before = store.client.query_points(store.triple_collection_name, _ask("plum kiwi"), using="text-sparse-new").points
+    store.close()
+    after = store.client.query_points(store.triple_collection_name, _ask("plum kiwi"), using="text-sparse-new").points
+    assert [(point.id, round(point.score, 4)) for point in before] == [(p.id, round(p.score, 4)) for p in after]
+
+
+def _ask(text: str) -> SparseVector:
+    return make_encoder("english", 8.0).embed_query(text)
