@@ -66,6 +66,7 @@ def ingest(store: GeARVectorStore, extractor: TransformComponent | None, state: 
         transformations=[*filter(None, [extractor]), store.embed_model],
         vector_store=store,
         docstore=SimpleDocumentStore(),
+        disable_cache=True,  # it knows passages by their texts alone: a renamed one would keep its old id
     )
     if state.exists():
         pipeline.load(str(state))

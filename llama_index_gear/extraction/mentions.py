@@ -12,7 +12,7 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.utils import get_tqdm_iterable
 
-from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, format_value
+from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, check_settings, format_value
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.headings import Sections
 from llama_index_gear.extraction.names import Name, find_names
@@ -99,6 +99,10 @@ class MentionTripleExtractor(TransformComponent):
     )
     _caseless_passages: int = PrivateAttr(default=0)
     _has_warned: bool = PrivateAttr(default=False)
+
+    def __init__(self, **settings: Any) -> None:
+        check_settings(type(self), settings)
+        super().__init__(**settings)
 
     @field_validator("recognizer")
     @classmethod
