@@ -60,12 +60,13 @@ def open_store(folder: Path, llm: LLM | None, data: Path = DATA) -> GeARVectorSt
 
 def ingest(store: GeARVectorStore, extractor: TransformComponent | None, state: Path, data: Path = DATA) -> None:
     """Bring new and changed passages into the store; a document store remembers the ingested ones."""
-    rows = [json.loads(line) for line in (data / "corpus.jsonl").read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in (data / "corpus.jsonl").read_text("utf-8").strip().split("\n")]
     documents = [Document(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
     pipeline = IngestionPipeline(
         transformations=[*filter(None, [extractor]), store.embed_model],
         vector_store=store,
         docstore=SimpleDocumentStore(),
+        disable_cache=True,  # it knows passages by their texts alone: a renamed one would keep its old id
     )
     if state.exists():
         pipeline.load(str(state))
@@ -177,7 +178,9 @@ def main() -> None:
         for question in arguments.question:
             show(question, set(), ask(question))
     else:
-        rows = [json.loads(line) for line in (arguments.data / "questions.jsonl").read_text("utf-8").splitlines()]
+        rows = [
+            json.loads(line) for line in (arguments.data / "questions.jsonl").read_text("utf-8").strip().split("\n")
+        ]
         gold = {row["question"]: set(row["gold_passage_ids"]) for row in rows}
         found = {question: ask(question) for question in gold}
         show_best_and_worst(report(found, gold), found, gold)

@@ -31,7 +31,7 @@ BATCH = 16  # passages
 
 def read_sample() -> list[TextNode]:
     """Read the sample corpus."""
-    rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").strip().split("\n")]
     return [TextNode(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
 
 

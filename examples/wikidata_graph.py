@@ -79,7 +79,7 @@ def main() -> None:
     expanded = NaiveGERetriever(
         store, graph=graph, similarity_top_k=TOP_K, beam_search=BeamSearch(beam_length=BEAM_LENGTH)
     )
-    questions = [json.loads(line) for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
+    questions = [json.loads(line) for line in (DATA / "questions.jsonl").read_text("utf-8").strip().split("\n")]
     gold = {row["question"]: set(row["gold_passage_ids"]) for row in questions}
     found = {
         question: {"hybrid search": base.retrieve(question), "with Wikidata": expanded.retrieve(question)}

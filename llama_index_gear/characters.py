@@ -1,11 +1,12 @@
-r"""Characters that can't be seen, or change what is seen: shown as JSON writes them, such as `\u202e`.
+r"""Characters of Unicode: one spelling of a text, and what can't be seen, shown as JSON writes it, such as `\u202e`.
 
-They move a terminal's cursor, turn the direction of writing, end a line, or make two names look alike.
+Unseen characters move a terminal's cursor, turn the direction of writing, end a line, or make two names look alike.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _ALWAYS = (
     r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters, but for tab and line feed
@@ -22,6 +23,25 @@ _UNSEEN = re.compile(
     rf"[{_ALWAYS}]|\r(?!\n)|(?<![{_JOINED}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])"
     rf"|(?<![{_VARIED}])[\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
+_MARKS = re.compile(r"([^\w\s]{64})")
+"""Matches marks that may all belong to one letter: they are put in order in a time that grows with their square."""
+
+
+def unify_spelling(text: str) -> str:
+    """Return the one spelling of a text: Unicode NFKC, without invisible format characters.
+
+    Two texts that look alike to a reader, with composed and decomposed letters, ligatures, full-width letters or soft
+    hyphens, are then the same.
+    """
+    if text.isascii():
+        return text
+    unseen = {ord(each): None for each in set(text) if unicodedata.category(each) == "Cf"}
+    return normalize(text.translate(unseen) if unseen else text)  # one between letter and accent would keep them apart
+
+
+def normalize(text: str) -> str:
+    """Return a text in Unicode's NFKC, in bounded time: of more than 64 marks in a row each 64 are taken alone."""
+    return "".join(unicodedata.normalize("NFKC", part) for part in _MARKS.split(text))
 
 
 def escape_unseen(text: str) -> str:

@@ -178,6 +178,19 @@ def check_numbers(allowed: str, is_allowed: Callable[[float], bool], **numbers: 
             raise ArgumentError(f"{name} must be {allowed}, got {format_value(value)}")
 
 
+def check_settings(component: type, settings: Collection[str]) -> None:
+    """Refuse names that are no fields of a component: pydantic would pass over them.
+
+    Raises:
+        ArgumentError: a name is refused; the message names the fields.
+
+    """
+    known: Collection[str] = getattr(component, "model_fields", {})
+    if unknown := [name for name in settings if name not in known]:
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        raise ArgumentError(f"{component.__name__} has no setting {unknown[0]!r}: {takes}")
+
+
 def check_kind(kind: type | tuple[type, ...], *, hint: str = "", optional: bool = False, **values: Any) -> None:
     """Refuse objects of another class than their argument takes.
 

@@ -13,7 +13,7 @@ from llama_index.core.bridge.pydantic import BaseModel, ValidationError
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 
-from llama_index_gear.errors import TripleError, check_counts, check_kind, check_kinds
+from llama_index_gear.errors import TripleError, check_counts, check_kind, check_kinds, check_settings
 from llama_index_gear.triple import Triple
 
 TRIPLES_KEY = "gear_triples"
@@ -271,6 +271,10 @@ class ToPropertyGraph(TransformComponent):
     Put it behind an extractor:
     `PropertyGraphIndex(…, kg_extractors=[GeARTripleExtractor(llm=llm), ToPropertyGraph()])`.
     """
+
+    def __init__(self, **settings: Any) -> None:
+        check_settings(type(self), settings)
+        super().__init__(**settings)
 
     @classmethod
     def class_name(cls) -> str:

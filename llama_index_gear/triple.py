@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from llama_index_gear.characters import normalize, unify_spelling
 from llama_index_gear.errors import TripleError, check_kind, is_whole
 
 NAMESPACE = uuid.UUID("7b1d5f0a-8c0e-5d5c-9b1e-6f2f3d3a9c41")
@@ -152,17 +153,16 @@ def serialize_triples(triples: Iterable[Triple]) -> list[list[str]]:
 def entity_key(mention: str) -> str:
     """Return the normal form of a mention. Two mentions with the same key are one entity of the graph.
 
-    The mention is normalized by Unicode NFKC and case-folded. Punctuation and white space become single spaces, and
-    invisible format characters vanish. A mention of nothing but punctuation is only case-folded, so that no key is
+    The mention has its one spelling (`unify_spelling`), case-folded. Punctuation and white space become single spaces.
+    A mention of nothing but punctuation is only case-folded, so that no key is
     empty.
     """
     if mention.isascii():  # nearly all mentions; ten times as fast, and the same key
         folded = mention.lower()
         return " ".join(folded.translate(_ASCII_SPACES).split()) or " ".join(folded.split()) or mention
-    # Format characters are removed first: one between a letter and its accent would keep the two from composing.
-    folded = "".join(character for character in mention if unicodedata.category(character) != "Cf")
-    for _ in range(3):  # case folding can undo NFKC, and the reverse; three rounds reach a fixed point
-        folded = unicodedata.normalize("NFKC", folded).casefold()
+    folded = unify_spelling(mention).casefold()
+    for _ in range(2):  # case folding can undo NFKC, and the reverse; three rounds reach a fixed point
+        folded = normalize(folded).casefold()
     spaced = (
         " " if category[0] in "PZ" or category == "Cc" else character
         for character in folded

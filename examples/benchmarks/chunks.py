@@ -170,7 +170,7 @@ def find_span(node: BaseNode) -> Span:
 def read_quotes(folder: Path) -> dict[tuple[str, str], list[str]]:
     """Read the sentences that questions' decompositions quote: (question id, passage id) → sentences."""
     quotes: dict[tuple[str, str], list[str]] = {}
-    with (folder / "questions.jsonl").open(encoding="utf-8") as lines:
+    with (folder / "questions.jsonl").open(encoding="utf-8", newline="\n") as lines:
         for row in map(json.loads, lines):
             for step in row.get("decomposition") or ():
                 quotes.setdefault((row["id"], step["support_passage_id"]), []).append(step["support"])

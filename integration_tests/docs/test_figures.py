@@ -189,7 +189,7 @@ def test_shared_calls_of_a_small_model_are_cut_off_and_differ_by_no_more_than_ch
         shared_hits, single_hits = ([float(hit) for hit in row[f"hits@{cut}"]] for row in (several, one))
         assert compare(shared_hits, single_hits).p_value >= 0.05
     replies = (BENCHMARKS / "replies" / "sample-minilm-qwen.jsonl").read_text("utf-8")
-    shared = [reply for reply in map(json.loads, replies.splitlines()) if reply["prompt_tokens"] > 1_000]
+    shared = [reply for reply in map(json.loads, replies.strip().split("\n")) if reply["prompt_tokens"] > 1_000]
     assert sum(reply["finish"] == "length" for reply in shared) > len(shared) / 2
 
 

@@ -277,3 +277,19 @@ def test_every_test_file_that_a_guide_names_is_there() -> None:
         for name in re.findall(r"`((?:[\w/]+/)?test_\w+\.py)`", guide.read_text("utf-8")):
             there = [*ROOT.glob(f"llama_index_gear/tests/**/{name}"), *ROOT.glob(f"integration_tests/**/{name}")]
             assert there or (ROOT / name).exists(), f"{guide.name}: {name}"
+
+
+def test_json_lines_are_split_at_line_feeds_alone() -> None:
+    """`str.splitlines` cuts a value at U+2028 and at seven other characters that JSON allows in a text."""
+    careless = re.compile(r"(?=.*splitlines)(?:.*jsonl|.*json\.loads\(line\)|.*map\(json\.loads)")
+    folders = [ROOT / "llama_index_gear", ROOT / "integration_tests", EXAMPLES]
+    files = [path for folder in folders for kind in ("py", "md", "ipynb") for path in folder.rglob(f"*.{kind}")]
+    assert len(files) > 100
+    wrong = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in files
+        if path != Path(__file__)
+        for line in path.read_text("utf-8").split("\n")
+        if careless.match(line)
+    ]
+    assert not wrong

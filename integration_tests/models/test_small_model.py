@@ -94,7 +94,7 @@ def store(tmp_path: Path, embed_model: HuggingFaceEmbedding) -> Iterator[GeARVec
 
 @pytest.mark.filterwarnings("default")  # the model's libraries warn at their own discretion
 def test_bad_replies_break_nothing(store: GeARVectorStore, small_model: SmolLM2) -> None:
-    rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()][:1]
+    rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").strip().split("\n")][:1]
     nodes = [TextNode(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
     llm = small_model
     extractor = GeARTripleExtractor(llm=llm)
@@ -117,7 +117,7 @@ def test_an_agent_over_http_survives_it_and_counts_what_the_server_counts(
 ) -> None:
     """Over LlamaIndex's client and real HTTP the agent returns an answer, a whole trace and the server's counts."""
     asked = int(os.environ.get("GEAR_QUESTIONS", "1"))
-    corpus = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()]
+    corpus = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").strip().split("\n")]
     corpus = corpus if asked > 1 else corpus[:25]
     nodes = [TextNode(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in corpus]
     pipeline = IngestionPipeline(transformations=[MentionTripleExtractor(), store.embed_model], vector_store=store)
@@ -132,7 +132,9 @@ def test_an_agent_over_http_survives_it_and_counts_what_the_server_counts(
             store, llm=llm, max_rounds=steps, passages_per_round=1, show_passages=False, answer_top_k=1
         )
     )
-    questions = [json.loads(line)["question"] for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
+    questions = [
+        json.loads(line)["question"] for line in (DATA / "questions.jsonl").read_text("utf-8").strip().split("\n")
+    ]
     for question in questions[:asked]:
         before = server.usage
         response, trace = engine.query_with_trace(question)

@@ -18,6 +18,7 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from tqdm import tqdm
 
 from llama_index_gear import GeARVectorStore, GraphRetriever, RankingFit, fit_ranking
+from llama_index_gear.characters import unify_spelling
 from llama_index_gear.counts import count
 from llama_index_gear.measures import permutation_p_value, recall
 from llama_index_gear.nodes import shorten
@@ -41,7 +42,7 @@ _NO_NEED = "You don't need the graph here"
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and the ids of the passages or files that answer it; empty if nobody knows them."""
+    """A question, and the ids of the passages or files that answer it, in one spelling; empty if nobody knows them."""
 
     text: str
     gold: frozenset[str]
@@ -101,13 +102,13 @@ def read_questions(path: Path) -> list[Question]:
 
     """
     try:
-        text = path.read_text("utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
         if text.lstrip().startswith("["):
             rows = list(enumerate(json.loads(text), start=1))
         else:
             rows = [
                 (number, _read_line(path, number, line))
-                for number, line in enumerate(text.splitlines(), start=1)
+                for number, line in enumerate(text.split("\n"), start=1)
                 if line.strip()
             ]
     except ValueError as error:
@@ -133,7 +134,7 @@ def _read_question(row: Any, where: str) -> Question:
     gold: Any = next((values[key] for key in _GOLD_KEYS if key in values), [])
     if not isinstance(gold, list) or not all(isinstance(name, str) for name in gold):
         raise ClickException(f"{where}: gold_ids must be a list of names of files, or of ids of passages")
-    return Question(text, frozenset(gold))
+    return Question(text, frozenset(map(unify_spelling, gold)))
 
 
 def compare(store: GeARVectorStore, questions: Sequence[Question]) -> list[Found]:
@@ -173,12 +174,13 @@ def _check_gold(store: GeARVectorStore, questions: Sequence[Question]) -> None:
 
 
 def _read_names(node: BaseNode) -> list[str]:
-    """Return the names under which a question may name a passage: its id, its file, its document."""
-    return [name for name in (node.node_id, node.metadata.get("file"), node.ref_doc_id) if name]
+    """Return the names under which a question may name a passage, in one spelling: its id, its file, its document."""
+    return [unify_spelling(name) for name in (node.node_id, node.metadata.get("file"), node.ref_doc_id) if name]
 
 
 def _read_gold_name(node: BaseNode, gold: frozenset[str]) -> str:
-    return next((name for name in _read_names(node) if name in gold), node.node_id)
+    names = _read_names(node)
+    return next((name for name in names if name in gold), names[0])
 
 
 def show_comparison(found: Sequence[Found]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
+from llama_index_gear.characters import unify_spelling
 from llama_index_gear.cli.converter import CONVERTED, EXTRA, HTML, is_installed
 from llama_index_gear.cli.file_texts import MOST, read_text
 from llama_index_gear.cli.furniture import Furniture
@@ -35,10 +36,10 @@ _HIDDEN_KEYS = ["file"]
 class FolderReader(BaseReader):
     """Reads the files below a folder, as the command `index` does.
 
-    A file's document has the file's path below the folder as its id and in its metadata (`file`), and what it is about
-    as `title`. A format with pages gives a document a page; JSON gives one a record, if all records have titles. Hidden
-    files and folders are left out, and stores. What is no text is read in another process, in bounded time and memory:
-    close the reader after use, or use it in a `with` statement.
+    A file's document has the file's path below the folder, in its one spelling (`unify_spelling`), as its id and in its
+    metadata (`file`), and what it is about as `title`. A format with pages gives a document a page; JSON gives one a
+    record, if all records have titles. Hidden files and folders are left out, and stores. What is no text is read in
+    another process, in bounded time and memory: close the reader after use, or use it in a `with` statement.
 
     Attributes:
         folder: the folder.
@@ -191,9 +192,12 @@ class FolderReader(BaseReader):
         return title, texts, titles[0] if titles else []
 
     def _name(self, path: Path) -> str:
-        """Return the path of a file below the folder, as text that can be written: bytes that are no UTF-8 escaped."""
+        """Return the path of a file below the folder, in its one spelling: systems write the same letters differently.
+
+        Bytes that are no UTF-8 are escaped.
+        """
         name = path.relative_to(self.folder).as_posix()
-        return name if is_whole(name) else os.fsencode(name).decode("utf-8", "backslashreplace")
+        return unify_spelling(name if is_whole(name) else os.fsencode(name).decode("utf-8", "backslashreplace"))
 
     def _note(self, name: str, error: OSError | UnreadableFile) -> None:
         """Note why a file can't be read."""

@@ -28,7 +28,7 @@ from llama_index_gear import (
     TraceEvent,
     passage_id,
 )
-from llama_index_gear.characters import escape_line
+from llama_index_gear.characters import escape_line, unify_spelling
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.origins import OF_FILE, find_origin, read_file
@@ -121,9 +121,10 @@ class StoreTools:
     async def explain(self, question: str, id: str) -> Explanation:
         """Say where a passage stands among those found for a question, and what placed it there."""
         async with self._open() as store:
-            stored = await store.aget_nodes([id], with_embeddings=False)
+            stored = await _find_passage(store, id)
             if not stored:
                 raise ArgumentError(f"there is no passage {id!r}: take an id that search returned")
+            id = stored[0].node_id
             found: Sequence[NodeWithScore] = await GraphRetriever(store, similarity_top_k=_POOL).aretrieve(question)
         for rank, result in enumerate(found, start=1):
             if result.node.node_id == id:
@@ -147,6 +148,7 @@ class StoreTools:
                 raise ArgumentError(f"{name} has {len(value):,} characters, more than {most:,}: shorten or divide it")
         if escape_line(id) != id:
             raise ArgumentError(f"id holds characters that can't be seen ({escape_line(id)}): leave them out")
+        id = unify_spelling(id)
         splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
         document = Document(text=text, id_=id, metadata={"title": title})
         return await self._complete(self._add(document, splitter))
@@ -182,9 +184,9 @@ class StoreTools:
 
     async def _delete(self, id: str) -> Written:
         async with self._write() as store:
-            passage = await store.aget_nodes([id], with_embeddings=False)
+            passage = await _find_passage(store, id)
             document = await _find_document(store, id)
-            if passage and document and passage[0].ref_doc_id != id:
+            if passage and document and passage[0].ref_doc_id != document[0].ref_doc_id:
                 raise ArgumentError(
                     f"{id!r} is a document, and a passage of another one: delete the document's passages, each by its "
                     f"own id ({document[0].node_id!r}{', …' if len(document) > 1 else ''}); then {id!r} means the "
@@ -277,10 +279,19 @@ async def _has_file(store: GeARVectorStore, name: str) -> bool:
     return any(map(read_file, await store.aget_nodes(filters=of_file, with_embeddings=False)))
 
 
+async def _find_passage(store: GeARVectorStore, id: str) -> list[BaseNode]:
+    """Return the passage of an id, or of its one spelling; [] if there is none."""
+    stored = await store.aget_nodes([id, unify_spelling(id)], with_embeddings=False)
+    return stored[:1]
+
+
 async def _find_document(store: GeARVectorStore, document_id: str) -> list[BaseNode]:
-    """Return the passages of a document."""
-    of_document = MetadataFilters(filters=[MetadataFilter(key="doc_id", value=document_id)])
-    return await store.aget_nodes(filters=of_document, with_embeddings=False)
+    """Return the passages of a document, by its id or the one spelling of it."""
+    found: list[BaseNode] = []
+    for spelling in dict.fromkeys([document_id, unify_spelling(document_id)]):
+        of_document = MetadataFilters(filters=[MetadataFilter(key="doc_id", value=spelling)])
+        found = found or await store.aget_nodes(filters=of_document, with_embeddings=False)
+    return found
 
 
 def _describe(node: BaseNode, length: int = _PASSAGE) -> Passage:

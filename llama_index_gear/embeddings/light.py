@@ -13,7 +13,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index_gear.embeddings import minilm
 from llama_index_gear.embeddings.model_folder import TOKENIZER, read_folder, read_weights
 from llama_index_gear.embeddings.runtime import Runtime
-from llama_index_gear.errors import GeARError, check_kind
+from llama_index_gear.errors import GeARError, check_kind, check_settings
 from llama_index_gear.paths import read_path
 
 _TOLERANCE = 0.01
@@ -57,6 +57,7 @@ class LightEmbedding(BaseEmbedding):
         **arguments: Any,
     ) -> None:
         check_kind((str, Path), hint="the path of a folder", model_name=model_name)
+        check_settings(type(self), arguments)
         arguments |= {"query_instruction": query_instruction, "text_instruction": text_instruction}
         super().__init__(model_name=str(model_name), embed_batch_size=embed_batch_size, **arguments)
         self._load()

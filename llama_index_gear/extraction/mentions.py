@@ -13,7 +13,7 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.utils import get_tqdm_iterable
 
-from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, format_value
+from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, check_settings, format_value
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.blocks import tell_markdown
 from llama_index_gear.extraction.headings import Sections
@@ -108,6 +108,10 @@ class MentionTripleExtractor(TransformComponent):
     _has_warned: bool = PrivateAttr(default=False)
     _foreign_passages: Counter[str] = PrivateAttr(default_factory=Counter)
     _has_named_languages: bool = PrivateAttr(default=False)
+
+    def __init__(self, **settings: Any) -> None:
+        check_settings(type(self), settings)
+        super().__init__(**settings)
 
     @field_validator("recognizer")
     @classmethod

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import os
+import re
 import time
 import zlib
 from collections.abc import Iterator
@@ -23,6 +24,12 @@ from llama_index_gear.triple import GraphTriple, Triple
 MAX_LINE = 2**24
 """Maximum bytes of a line, with its end (16 MiB); Wikidata's largest entities have some millions."""
 _MAX_EXAMPLES = 10
+_COLUMNS = (
+    {"subject", "subj", "s", "head", "h", "source", "from", "start", "entity", "node"},
+    {"predicate", "pred", "p", "relation", "relationship", "rel", "r", "property", "verb", "edge", "type", "label"},
+    {"object", "obj", "o", "tail", "t", "target", "to", "end", "entity", "node", "value"},
+)
+"""What the three columns are called, in small letters."""
 _TICKS = 1000  # lines between two updates of the progress bar
 
 
@@ -143,8 +150,9 @@ class TriplesFile:
 
     A `.tsv` file has the columns subject, predicate, object and, optionally, the identifiers of subject and object. A
     line of a `.jsonl` file is `{"subject": …, "predicate": …, "object": …, "entities": […]}`, where `entities` is
-    optional, or a list of three texts. Both may be compressed, as `.gz` or `.bz2`. Files are streamed; iterating again
-    reads the file again.
+    optional, or a list of three texts. A subject or object that is a number is the text that is written. A first line
+    with the names of the columns is left out, and counted. Both may be compressed, as `.gz` or `.bz2`. Files are
+    streamed; iterating again reads the file again.
 
     Args:
         path: the file.
@@ -181,6 +189,9 @@ class TriplesFile:
             except (ValueError, TypeError, KeyError, TripleError, RecursionError) as error:
                 report.complain(f"{type(error).__name__}: {error}")
             else:
+                if report.lines == 1 and _is_header(triple.triple):
+                    report.drop("header")
+                    continue
                 report.kept += 1
                 yield triple
 
@@ -210,14 +221,33 @@ def _parse_tsv(line: str) -> GraphTriple:
     return GraphTriple(Triple(subject, predicate, object_), tuple(dict.fromkeys(filter(None, ids))))
 
 
+def _is_header(triple: Triple) -> bool:
+    """Return True for a line that names the columns."""
+    slots = (triple.subject, triple.predicate, triple.object)
+    names = (re.sub(r"[\W_]|\d", "", slot).casefold() for slot in slots)
+    return all(name in known for name, known in zip(names, _COLUMNS, strict=True))
+
+
+class _Number(str):
+    """A number of JSON, as it is written."""
+
+
 def _parse_json(line: str) -> GraphTriple:
-    value = json.loads(line)
+    value = json.loads(line, parse_int=_Number, parse_float=_Number)
     if isinstance(value, dict):
         entities = value.get("entities") or []
-        if not isinstance(entities, list) or not all(isinstance(entity, str) and entity for entity in entities):
+        if not isinstance(entities, list) or not all(type(entity) is str and entity for entity in entities):
             raise ValueError("entities must be a list of texts")
-        return GraphTriple(Triple(value["subject"], value["predicate"], value["object"]), tuple(entities))
+        return GraphTriple(_make_triple(value["subject"], value["predicate"], value["object"]), tuple(entities))
     if not isinstance(value, list):
         raise ValueError("an object or a list of three is wanted")
     subject, predicate, object_ = value
-    return GraphTriple(Triple(subject, predicate, object_))
+    return GraphTriple(_make_triple(subject, predicate, object_))
+
+
+def _make_triple(subject: Any, predicate: Any, object_: Any) -> Triple:
+    """Make a triple of values of JSON, whose ends may be numbers."""
+    if isinstance(predicate, _Number):
+        raise ValueError(f"the predicate of a triple must be text, got {predicate}")
+    ends = [str(end) if isinstance(end, _Number) else end for end in (subject, object_)]
+    return Triple(ends[0], predicate, ends[1])

@@ -22,6 +22,7 @@ from llama_index_gear.triple import GraphTriple, Triple
 CITES_WORK = "P2860"
 """The property "cites work": a large part of Wikidata, which misled the paper's own linking (Table 2)."""
 LANGUAGES = ("en", "mul")
+_ALL_LANGUAGES = "mul"  # Wikidata's own fallback: an item with one name in all languages has only this label
 ALIAS = "alias"
 
 _COMMIT = 5_000  # entities a commit
@@ -31,7 +32,8 @@ class WikidataDump:
     """A Wikidata dump as triples, to be loaded: `ExternalTripleStore.load(WikidataDump("latest-all.json.bz2", …))`.
 
     It gives the statements between items, in words. It leaves out statements with a literal, "no value" and "some
-    value", deprecated statements, and those with an item or property that has no label in the chosen languages.
+    value", deprecated statements, those beside which a preferred one stands (as truthy N-Triples do), and those with an
+    item or property that has no label in the chosen languages.
     `entities` of a triple are Wikidata's identifiers, so that two items of one name stay two. After all statements come
     the aliases, `(label, "alias", alias)`.
 
@@ -43,15 +45,17 @@ class WikidataDump:
     Args:
         path: the dump: `.json` (`latest-all.json`) or `.nt` (`latest-truthy.nt`), plain, `.gz` or `.bz2`.
         folder: folder of the index; each dump and choice of options needs its own.
-        languages: languages of labels and aliases, best first, in any case. Default ("en", "mul"); "mul" holds names
-            that are the same in all languages. N-Triples rename some of Wikidata's codes, as "simple" to "en-simple".
+        languages: languages of labels and aliases, best first, in any case. Default ("en", "mul"); "mul", the names
+            that are the same in all languages, comes last if it is not named. N-Triples rename some of Wikidata's
+            codes, as "simple" to "en-simple".
         aliases: maximum number of aliases an item. Default 1 (Millions of GeAR-s §5); 0: none.
         allow: properties to take ("P22"). Default: None, which takes all.
         deny: properties to leave out. Default ("P2860",), "cites work".
         show_progress: show progress bars. Default False.
 
     Attributes:
-        report: the index's counts: read, kept, dropped (by reason) and malformed (with examples).
+        report: the index's counts: read, kept, dropped (by reason) and malformed (with examples). After the last
+            triple `dropped` names statements without a label too.
         unlabeled: number of statements with an item or property without label; complete after the last triple.
 
     Raises:
@@ -83,9 +87,8 @@ class WikidataDump:
             raise ArgumentError("languages is a list of codes, best first; it is empty")
         check_counts(least=0, aliases=aliases)
         allowed = None if allow is None else parse_properties(allow)
-        self._selection = EntitySelection(
-            tuple(language.lower() for language in languages), aliases, allowed, parse_properties(deny)
-        )
+        chosen = tuple(dict.fromkeys([*(language.lower() for language in languages), _ALL_LANGUAGES]))
+        self._selection = EntitySelection(chosen, aliases, allowed, parse_properties(deny))
         self._parse = {"json": parse_json_dump, "nt": parse_triples_dump}[get_kind(self.path, ("json", "nt"))]
 
     def read(self) -> ReadReport:
@@ -109,6 +112,8 @@ class WikidataDump:
                     yield GraphTriple(Triple(subject_label, property_, object_label), tuple(ends))
                 else:
                     self.unlabeled += 1
+            if self.unlabeled:
+                self.report.dropped["no label"] = self.unlabeled
             for (item, subject_label), alias in index.aliases():
                 if subject_label:
                     yield GraphTriple(Triple(subject_label, ALIAS, alias), (f"Q{item}",), is_name=True)

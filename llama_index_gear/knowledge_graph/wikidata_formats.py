@@ -17,6 +17,13 @@ _ENTITY = re.compile(rb"<http://www\.wikidata\.org/entity/([PQ][1-9]\d{0,17})>")
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"@([\w-]+)')
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 _ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
+_TRIPLE = re.compile(
+    rb"(?:<[^<>\s]*>|_:[^\s<>\"]+)[ \t]*"  # subject
+    rb"(<[^<>\s]*>)[ \t]*"
+    rb"(<[^<>\s]*>|_:[^\s<>\"]*[^\s<>\".]|\"(?:[^\"\\]|\\.)*\"(?:@[\w-]+|\^\^[ \t]*<[^<>\s]*>)?)"
+    rb"[ \t]*\.[ \t]*(?:\#.*)?"
+)
+"""An N-Triple, as its grammar allows it: with or without blanks, and with a comment behind the dot."""
 _DIRECT = b"<http://www.wikidata.org/prop/direct/"
 _LABEL = b"<http://www.w3.org/2000/01/rdf-schema#label>"
 _ALTERNATIVE = b"<http://www.w3.org/2004/02/skos/core#altLabel>"
@@ -100,8 +107,12 @@ def _parse_entity(record: Mapping[str, Any], selection: EntitySelection, report:
     selection.set_names(entity, labels, aliases)
     if entity.id > 0:
         for name, statements in _list_entries(record, "claims"):
+            is_chosen = any(isinstance(one, dict) and one.get("rank") == "preferred" for one in statements)
             for statement in statements:
                 try:
+                    if is_chosen and statement["rank"] == "normal":
+                        report.drop("another preferred")
+                        continue
                     _parse_statement(entity, _parse_number(name), statement, selection, report)
                 except (ValueError, TypeError, KeyError, AttributeError) as error:
                     report.complain(f"a statement of {record['id']}, {name}: {type(error).__name__}: {error}")
@@ -141,6 +152,8 @@ def parse_triples_dump(
     """Parse the entities of a truthy dump, where consecutive lines of one subject make an entity."""
     block: _Block | None = None
     for line in lines:
+        if line[:1] in b" \t":
+            line = line.lstrip(b" \t")
         subject = _ENTITY.match(line)
         number = None if subject is None else _parse_number(subject[1].decode())
         if block is not None and number != block.entity.id:
@@ -208,10 +221,13 @@ class _Block:
 def _split_triple(line: bytes) -> tuple[bytes, bytes] | None:
     """Return predicate and object of an N-Triple; None if the line is not one."""
     text = line.strip()
-    parts = text[:-1].split(None, 2) if text.endswith(b".") else []
-    if len(parts) != 3 or not parts[0].startswith((b"<", b"_:")) or not parts[1].startswith(b"<"):
-        return None
-    return (parts[1], parts[2].rstrip()) if parts[1].endswith(b">") else None
+    has_comment = b" #" in text or b".#" in text or b"\t#" in text  # perhaps: it may be in a text
+    parts = text[:-1].split(None, 2) if text.endswith(b".") and not has_comment else []
+    is_plain = len(parts) == 3 and parts[0].startswith((b"<", b"_:")) and parts[1].startswith(b"<")
+    if is_plain and parts[1].find(b">") == len(parts[1]) - 1:  # as Wikidata writes them
+        return parts[1], parts[2].rstrip()
+    found = _TRIPLE.fullmatch(text)
+    return None if found is None else (found[1], found[2])
 
 
 def _name_drop_reason(object_: bytes) -> str:

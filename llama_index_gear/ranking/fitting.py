@@ -12,6 +12,7 @@ import numpy as np
 from llama_index.core.utils import get_tqdm_iterable
 from numpy.typing import NDArray
 
+from llama_index_gear.characters import unify_spelling
 from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, format_value
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import first_signals, order, rank, second_signals, weigh
@@ -106,7 +107,7 @@ def fit_ranking(
         pool = gather_pool(question)
         if not isinstance(pool, Pool):
             raise ArgumentError(f"gather_pool must return a pool, got {format_value(pool)}: {_GATHER}")
-        examples.append(Example(pool, frozenset(ids)))
+        examples.append(Example(pool, _find_gold(pool, ids)))
     known = [example for example in examples if example.gold_ids & set(example.pool.places)]
     if len(known) < _LEAST_EXAMPLES:
         raise ArgumentError(
@@ -124,6 +125,13 @@ def fit_ranking(
     weights = start if pull == math.inf else fit_weights(known, start, pull=pull)
     before, after = (mean(recall for _, recall in rows) for rows in (kept, tried[pull]))
     return RankingFit(weights, pull, 100 * before, 100 * after, len(known))
+
+
+def _find_gold(pool: Pool, ids: Collection[str]) -> frozenset[str]:
+    """Return gold ids as the pool spells them: two spellings of the same letters are one id."""
+    spelled = {unify_spelling(id_): id_ for id_ in pool.places}
+    exact = set(spelled.values())
+    return frozenset(id_ if id_ in exact else spelled.get(unify_spelling(id_), id_) for id_ in ids)
 
 
 def _is_gain(gains: Sequence[float]) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -11,21 +13,23 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 from llama_index_instrumentation import get_dispatcher
 from rank_bm25 import BM25Okapi
 
+from llama_index_gear.characters import unify_spelling
 from llama_index_gear.errors import check_counts, check_numbers, check_question
 
 dispatcher = get_dispatcher(__name__)
 
 
 def words(text: str) -> list[str]:
-    """Split text into lower-case runs of letters, digits and underscores."""
-    return re.findall(r"\w+", text.lower())
+    """Split text, in its one spelling, into lower-case runs of letters, digits and underscores."""
+    return re.findall(r"\w+", unify_spelling(text).lower())
 
 
 class RankBM25Retriever(BaseRetriever):
     r"""BM25 (Okapi) over a fixed list of nodes. For a growing corpus, or filters, search the store in SPARSE mode.
 
     A passage is returned only if it holds a word of the question. It is returned even if Okapi's inverse document
-    frequency of that word is 0, because half of the passages hold it.
+    frequency of that word is 0, because half of the passages hold it. Where most words are in most passages, Okapi's
+    frequencies would be negative, and each further match would lower a score: Lucene's are taken, which are not.
 
     Args:
         nodes: the passages. The text that the embedding model would read is indexed. The time of a query grows with
@@ -59,6 +63,11 @@ class RankBM25Retriever(BaseRetriever):
         corpus = [tokenizer(node.get_content(metadata_mode=MetadataMode.EMBED)) for node in self._nodes]
         # rank-bm25 divides by the number of words.
         self._bm25 = BM25Okapi(corpus, k1=k1, b=b) if any(corpus) else None
+        if self._bm25 is not None and self._bm25.average_idf <= 0:
+            having = Counter(word for counts in self._bm25.doc_freqs for word in counts)
+            self._bm25.idf = {
+                word: math.log(1 + (len(corpus) - count + 0.5) / (count + 0.5)) for word, count in having.items()
+            }
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         check_question(query_bundle.query_str)

@@ -9,6 +9,7 @@ from functools import cached_property
 from qdrant_client.http import models
 from qdrant_edge import Bm25, Bm25Config
 
+from llama_index_gear.characters import unify_spelling
 from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, format_value, repair_surrogates
 from llama_index_gear.store.schema import to_sparse_vector
 from llama_index_gear.triple import SPACELESS
@@ -35,7 +36,8 @@ class WordEncoder:
 
     The stemmers' work grows with the square of a word's length: a million times the letter "y" took half a minute, in
     which no other thread ran. A "word" here is text without white space and common punctuation. A text without such a
-    long word gets exactly Qdrant's vector.
+    long word gets exactly Qdrant's vector of its one spelling: decomposed letters, ligatures, full-width letters and
+    soft hyphens make no other words (`unify_spelling`).
 
     Of scripts without spaces between words (Chinese, Japanese, Thai, …) every two neighboring letters are a word:
     Qdrant takes all that stands between two punctuation marks for one word, which no question has.
@@ -77,7 +79,10 @@ class WordEncoder:
 
     def count_words(self, text: str) -> dict[int, int]:
         """Return the number of each of the text's words → how often it stands there, as BM25 counts it."""
-        vector = self._counter.embed_document(_split_words(text))
+        return self._count(unify_spelling(text))
+
+    def _count(self, spelling: str) -> dict[int, int]:
+        vector = self._counter.embed_document(_split_spelling(spelling))
         counts = (round(weight * _COUNTING / (_COUNTING + 1 - weight)) for weight in vector.values)
         return dict(zip(vector.indices, counts, strict=True))
 
@@ -86,31 +91,39 @@ class WordEncoder:
 
         It is None if the text has no words, or another encoder made the weights.
         """
-        counts = self.count_words(text)
-        weights = {} if stored is None else dict(zip(stored.indices, stored.values, strict=True))
-        if not counts or weights.keys() != counts.keys():
+        weights = _to_dict(stored)
+        spellings = (self._count(spelling) for spelling in _list_spellings(text))
+        counts = next((counts for counts in spellings if weights.keys() == counts.keys()), {})
+        if not counts:
             return None
         word = min(counts, key=counts.__getitem__)  # the rarest tells the length best
         if not 0 < weights[word] < (_K + 1) * counts[word]:
             return None
         norm = counts[word] * (_K + 1 - weights[word]) / weights[word] / _K  # 1 - b + b · length / average
         average = _B * sum(counts.values()) / (norm - 1 + _B) if norm > 1 - _B else 0.0
-        if average <= 0 or not self.with_average(average).fits(text, stored):
+        if average <= 0 or not self.with_average(average)._made(text, stored):
             return None
         return float(f"{average:.4g}")
 
     def fits(self, text: str, stored: models.SparseVector | None) -> bool:
         """Return True if the stored weights are this encoder's, or have other words than its own."""
-        made = self.embed_document(text)
-        expected = dict(zip(made.indices, made.values, strict=True))
-        weights = {} if stored is None else dict(zip(stored.indices, stored.values, strict=True))
-        if weights.keys() != expected.keys():
-            return True
-        return all(abs(weight - weights[word]) <= _TOLERANCE for word, weight in expected.items())
+        weights = _to_dict(stored)
+        for spelling in _list_spellings(text):
+            expected = self._weigh(spelling)
+            if weights.keys() == expected.keys():
+                return _are_near(weights, expected) and spelling == unify_spelling(text)
+        return True
 
     def has_words(self, text: str, stored: models.SparseVector) -> bool:
-        """Return True if the stored weights are of this encoder's words."""
-        return set(self.embed_document(text).indices) == set(stored.indices)
+        """Return True if the stored weights are of this encoder's words, in either spelling."""
+        return any(set(self._weigh(spelling)) == set(stored.indices) for spelling in _list_spellings(text))
+
+    def _made(self, text: str, stored: models.SparseVector | None) -> bool:
+        """Return True if the stored weights are this encoder's, in either spelling."""
+        return any(_are_near(_to_dict(stored), self._weigh(spelling)) for spelling in _list_spellings(text))
+
+    def _weigh(self, spelling: str) -> dict[int, float]:
+        return _to_dict(to_sparse_vector(self._bm25.embed_document(_split_spelling(spelling))))
 
     def measure(self, text: str) -> int:
         """Return the length of a text in words, without stop words."""
@@ -122,8 +135,28 @@ class WordEncoder:
         return Bm25(Bm25Config(language=self._settings[0], avg_len=1.0, k=_COUNTING, b=0.0))
 
 
+def _list_spellings(text: str) -> list[str]:
+    """List the text's one spelling, and its own: stores were filled with that before texts had one spelling."""
+    return list(dict.fromkeys([unify_spelling(text), text]))
+
+
+def _to_dict(vector: models.SparseVector | None) -> dict[int, float]:
+    return {} if vector is None else dict(zip(vector.indices, vector.values, strict=True))
+
+
+def _are_near(weights: dict[int, float], expected: dict[int, float]) -> bool:
+    """Return True if weights are the expected ones, but for what an engine's floats lose."""
+    return weights.keys() == expected.keys() and all(
+        abs(weight - weights[word]) <= _TOLERANCE for word, weight in expected.items()
+    )
+
+
 def _split_words(text: str) -> str:
-    """Return the text with its overlong words split, and text without spaces as pairs of letters."""
+    """Return the text's one spelling with its overlong words split, and text without spaces as pairs of letters."""
+    return _split_spelling(unify_spelling(text))
+
+
+def _split_spelling(text: str) -> str:
     if not text.isascii() and _SPACELESS_RUN.search(text):
         text = _SPACELESS_RUN.sub(_pair_letters, text)
     return _split_long_words(text)

@@ -18,7 +18,7 @@ from llama_index_gear.errors import (
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.bm25 import WordEncoder
-from llama_index_gear.store.filters import list_indexed_fields, require_conditions
+from llama_index_gear.store.filters import find_index_fault, list_indexed_fields, require_conditions
 from llama_index_gear.store.schema import DENSE, point_id_of
 
 logger = logging.getLogger(__name__)
@@ -209,7 +209,7 @@ class Collections:
         if self.requires_mark and not _is_marked(info):
             raise ArgumentError(f"no GeARVectorStore made the collection {name!r}: nothing is written into it")
         for field_, schema in fields:
-            if field_ not in (info.payload_schema or {}):
+            if find_index_fault(info.payload_schema or {}, field_):
                 arguments = {"collection_name": name, "field_name": field_, "field_schema": schema}
                 yield from ask(QdrantCall("create_payload_index", arguments))
 

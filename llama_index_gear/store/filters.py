@@ -24,6 +24,12 @@ _TOLERANCE = 8  # units in the last place: an engine loses up to two each time i
 _MAX_DEPTH = 40  # groups in groups; a server reads no JSON deeper than some 128 levels
 _STEP = re.compile(r"([^.\[\]]+)((?:\[[0-9]{0,18}\])*)")
 _PLAIN = re.compile(r"[\w-]+", re.ASCII)
+_MEANT: dict[str, Any] = {
+    "integer": (models.PayloadSchemaType.FLOAT, models.FloatIndexParams),
+    "uuid": (models.PayloadSchemaType.KEYWORD, models.KeywordIndexParams),
+}
+"""Types of indexes that change what filters find → those that are made in their place."""
+_EXACT = 2**53  # to here each integer has a float of its own
 _GROUPS = {None: "must", FilterCondition.AND: "must", FilterCondition.OR: "should", FilterCondition.NOT: "must_not"}
 
 _Condition: TypeAlias = models.Condition
@@ -111,7 +117,8 @@ def list_indexed_fields(indexes: Sequence[Mapping[str, Any]]) -> list[tuple[str,
     """List the payload paths to index, each with its schema, for `payload_indexes`.
 
     Raises:
-        ArgumentError: an index lacks its name or schema, or no filter can name its field.
+        ArgumentError: an index lacks its name or schema, no filter can name its field, or filters would find something
+            else with it.
 
     """
     fields = []
@@ -119,10 +126,50 @@ def list_indexed_fields(indexes: Sequence[Mapping[str, Any]]) -> list[tuple[str,
         if set(index) != {"field_name", "field_schema"}:
             raise ArgumentError(f"payload_indexes takes {{'field_name': …, 'field_schema': …}}, got {index!r}")
         try:
-            fields += [(path, index["field_schema"]) for path in list_paths(index["field_name"])]
+            fields += [(path, _choose_schema(index)) for path in list_paths(index["field_name"])]
         except UnsupportedFilter as error:
             raise ArgumentError(f"payload_indexes: {error}") from error
     return fields
+
+
+def _choose_schema(index: Mapping[str, Any]) -> Any:
+    """Return the schema of an index with which filters find what they find without.
+
+    An engine asks the index alone, if a field has one. That of integers has no 4.5, and takes 1840.0 for 1840; that of
+    UUIDs takes two spellings for one.
+    """
+    schema = index["field_schema"]
+    kind = _read_kind(schema)
+    if kind == "datetime":
+        raise ArgumentError(
+            f"payload_indexes: with an index of datetime, filters by number find dates in {index['field_name']!r} and "
+            "no numbers: index it as 'float' if it holds numbers; for qdrant_filters by dates make the index with "
+            "store.client.create_payload_index"
+        )
+    if kind not in _MEANT:
+        return schema
+    type_, params = _MEANT[kind]
+    if not isinstance(schema, models.IntegerIndexParams | models.UuidIndexParams):
+        return type_
+    kept = schema.model_dump(exclude_none=True, include=set(params.model_fields) - {"type"})
+    return params(type=type_.value, **kept)
+
+
+def _read_kind(schema: Any) -> str:
+    """Return the type of an index, as Qdrant names it."""
+    kind = getattr(schema, "type", schema)
+    return str(getattr(kind, "value", kind))
+
+
+def find_index_fault(indexes: Mapping[str, Any], path: str) -> str:
+    """Return what is wrong with the index of a path: there is none, or one by which filters find something else.
+
+    An earlier version made such indexes. It is "" if nothing is wrong.
+    """
+    if path not in indexes:
+        return f"no index of {path!r}"
+    kind = _read_kind(indexes[path].data_type)
+    return f"an index of {path!r} ({kind}) by which filters find something else" if kind in _MEANT else ""
 
 
 def list_word_fields(filters: MetadataFilters | None) -> list[str]:
@@ -199,12 +246,20 @@ def _test_equality(value: Any) -> _Test:
     if isinstance(value, float):
         low, high = bound_float(value)
         return lambda field: models.FieldCondition(key=field, range=models.Range(gte=low, lte=high))
-    return lambda field: models.FieldCondition(key=field, match=models.MatchValue(value=value))
+    return _test_membership([value])
 
 
 def _test_membership(values: Sequence[Any]) -> _Test:
     if _have_one_type(values):
-        return lambda field: models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
+        exact = values and all(isinstance(value, int) and abs(value) <= _EXACT for value in values)
+        bounds = models.Range(gte=float(min(values)), lte=float(max(values))) if exact else None
+
+        def test(field: str) -> _Condition:
+            match_ = models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
+            # An index of numbers knows ranges alone; nothing beyond this one matches.
+            return match_ if bounds is None else _match_all([match_, models.FieldCondition(key=field, range=bounds)])
+
+        return test
     tests = [_test_equality(value) for value in values]
     return lambda field: _match_any([test(field) for test in tests])
 
@@ -213,11 +268,21 @@ def _test_exclusion(values: Sequence[Any]) -> _Test:
     """Test that some value is none of these.
 
     One such element of an array is enough, as in Qdrant; among floats all elements must be others.
+
+    An index of texts has no numbers, so that Qdrant's own exclusion (`MatchExcept`) does not find them. What has none
+    of the values passes by itself, and elements of arrays are tested as `field[]`, too, which has no index.
     """
-    if _have_one_type(values):
-        return lambda field: models.FieldCondition(key=field, match=models.MatchExcept(**{"except": list(values)}))
     test = _test_membership(values)
-    return lambda field: models.Filter(must_not=[_match_empty(field), test(field)])
+    if not _have_one_type(values):
+        return lambda field: models.Filter(must_not=[_match_empty(field), test(field)])
+    outside = models.MatchExcept(**{"except": list(values)})
+
+    def test_one(field: str) -> _Condition:
+        null = models.IsNullCondition(is_null=models.PayloadField(key=field))
+        other = models.Filter(must_not=[_match_empty(field), null, test(field)])
+        return _match_any([other, *(models.FieldCondition(key=key, match=outside) for key in (field, f"{field}[]"))])
+
+    return test_one
 
 
 def _test_bound(bound: str, filter_: MetadataFilter) -> _Test:

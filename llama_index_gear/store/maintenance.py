@@ -68,8 +68,9 @@ class StoreReport:
             `embed_model` makes (1 if it made the stored one); None if nothing was compared.
         triple_agreement: lowest such cosine over a sample of triples; None if nothing was compared.
         bm25_drift: number of passages of a sample whose BM25 weights were made with another average length than the
-            store's. If passages have become longer or shorter by half since the store learned it, these are all:
-            `repair` learns it anew. It makes the weights of all such passages again.
+            store's, or of another spelling of the text than its one (Unicode NFKC). If passages have become longer or
+            shorter by half since the store learned it, these are all: `repair` learns it anew. It makes the weights of
+            all such passages again.
         without_vectors: ids of passages that have no embedding or no BM25 weights, or a triple of which has none; or
             that have, in a sample, those of another text. `repair` makes them.
         settings: what searches lack in the collections' settings, a sentence each. `repair` makes an index that is
@@ -126,7 +127,9 @@ class StoreReport:
                 f"{self.triple_agreement})"
             )
         if self.bm25_drift:
-            faults.append(f"{count(self.bm25_drift, 'sampled passage')} with BM25 weights of another average length")
+            faults.append(
+                f"{count(self.bm25_drift, 'sampled passage')} with BM25 weights of another average length or spelling"
+            )
         return f"{count(self.passages, 'passage')}, {count(self.triples, 'triple')}: {'; '.join(faults) or 'in order'}"
 
 
@@ -363,7 +366,7 @@ class StoreChecks:
                     return
 
     def _weigh_flow(self, passages: int, average: float) -> Flow[None]:
-        """Make the BM25 weights anew of all passages whose weights were made with another average length."""
+        """Make the BM25 weights anew of all passages whose weights are of another average length or spelling."""
         offset = None
         with tqdm(total=passages, desc="Weighing words again", disable=not self.show_progress) as bar:
             while passages:

@@ -15,7 +15,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import ArgumentError, TripleError
 from llama_index_gear.nodes import DOC_KEYS, attach_triples, read_triples
 from llama_index_gear.store.collections import FORMAT_KEY
-from llama_index_gear.store.filters import bound_float
+from llama_index_gear.store.filters import bound_float, find_index_fault
 from llama_index_gear.store.schema import (
     ALIASES,
     DELETED,
@@ -214,4 +214,5 @@ def find_settings_faults(name: str, info: models.CollectionInfo, fields: Sequenc
         faults.append(f"{name} has no vector {SPARSE!r}: no search by words finds anything in it")
     elif FORMAT_KEY in (info.config.metadata or {}) and sparse.modifier != models.Modifier.IDF:
         faults.append(f"{name} has no IDF in {SPARSE!r}")
-    return faults + [f"{name} has no index of {field!r}" for field, _ in fields if indexes and field not in indexes]
+    wrong = [find_index_fault(indexes, path) for path, _ in fields] if indexes else []
+    return faults + [f"{name} has {fault}" for fault in wrong if fault]

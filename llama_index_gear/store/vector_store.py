@@ -108,7 +108,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             `repair`, `copy_to`, `bulk_load` and `clear` concern all tenants. Default: no tenants.
         payload_indexes: metadata fields to index, as LlamaIndex's Qdrant store takes them:
             `[{"field_name": "year", "field_schema": PayloadSchemaType.INTEGER}]`. Filters on others work, slower; on a
-            server TEXT_MATCH needs an index, `{"field_name": "title", "field_schema": "text"}`.
+            server TEXT_MATCH needs an index, `{"field_name": "title", "field_schema": "text"}`. An index changes no
+            result: integers are indexed as floats, UUIDs as keywords; one of datetime would, and is refused.
         collection_options: settings with which a server creates both collections: `shard_number`, `replication_factor`,
             `write_consistency_factor`, `on_disk_payload`, `hnsw_config`, `optimizers_config`, `quantization_config`, …;
             keywords of `QdrantClient.create_collection`. The embedded engine refuses those that it does not support.
@@ -654,6 +655,9 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         Fields follow the passage's own text and metadata. Embeddings and BM25 weights that are missing are made, and
         those of another text or average length are made anew. What the report still names can't be mended.
 
+        An embedded store is written anew if more than half of its folder is of what was replaced or deleted: only so
+        does the folder shrink. That takes about as long as loading it did, and room for a second copy on the disk.
+
         Repeating it after a kill is safe. Nothing else should write meanwhile.
 
         Args:
@@ -669,12 +673,19 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
 
         """
         self._tenancy.require_unscoped("repair")
-        return run(self._checks.repair_flow(reembed), self._connection.answer)
+        return run(self._repair_flow(reembed), self._connection.answer)
 
     async def arepair(self, *, reembed: bool = False) -> StoreReport:
         """`repair`, without blocking the event loop."""
         self._tenancy.require_unscoped("repair")
-        return await arun(self._checks.repair_flow(reembed), self._connection.aanswer)
+        return await arun(self._repair_flow(reembed), self._connection.aanswer)
+
+    def _repair_flow(self, reembed: bool) -> Flow[StoreReport]:
+        report = yield from self._checks.repair_flow(reembed)
+        if isinstance(self.client, EdgeClient):
+            for name in (self.collection_name, self.triple_collection_name):
+                yield from ask(RunFunction(partial(self.client.compact, name)))
+        return report
 
     @contextmanager
     def bulk_load(self) -> Iterator[None]:

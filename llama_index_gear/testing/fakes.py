@@ -18,6 +18,7 @@ from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.llms.custom import CustomLLM
 from numpy.typing import NDArray
 
+from llama_index_gear.errors import check_settings
 from llama_index_gear.fork_safety import free_in_child
 
 Reply: TypeAlias = str | BaseException | Callable[[str], str]
@@ -48,6 +49,7 @@ class ScriptedLLM(CustomLLM):
     def __init__(
         self, replies: Iterable[Reply] = (), *, otherwise: Callable[[str], str] | None = None, **arguments: Any
     ) -> None:
+        check_settings(type(self), arguments)
         super().__init__(**arguments)
         self._replies = deque([replies] if isinstance(replies, str) else replies)
         self._otherwise = otherwise
@@ -121,6 +123,7 @@ class WordEmbedding(BaseEmbedding):
     dimension: int = 256
 
     def __init__(self, dimension: int = 256, **arguments: Any) -> None:
+        check_settings(type(self), arguments)
         super().__init__(dimension=dimension, **arguments)  # type: ignore[call-arg]  # pydantic's plugin is not at work
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,18 @@ import pytest
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
+import llama_index_gear
+import llama_index_gear.public
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
+from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
+from llama_index_gear.nodes import ToPropertyGraph
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.postprocessors.passage_ranker import PassageRanker
 from llama_index_gear.postprocessors.passage_selector import PassageSelector
@@ -43,6 +48,7 @@ from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.trace.trace import Trace, TraceEvent
 from llama_index_gear.triple import Triple
 
 EMBED = WordEmbedding(8)
@@ -358,3 +364,44 @@ def test_a_wrong_kind_is_refused_by_name_with_what_to_write(kinds: Any) -> None:
             check_kind(kinds, hint="write {}", ids={}, filters=wrong)
     with pytest.raises(ArgumentError, match=r"ids must be a dict( or list)? or None, got 'x'$"):
         check_kind(kinds, optional=True, ids="x")
+
+
+# -- settings that nobody has ------------------------------------------------------------------------------------------
+
+
+def list_classes() -> list[type]:
+    """List the public classes that are made with settings, and the fakes."""
+    public = [getattr(llama_index_gear, name) for name in llama_index_gear.public.__all__]
+    classes = [made for made in public if isinstance(made, type) and not issubclass(made, Exception)]
+    return [*(made for made in classes if made not in (Trace, TraceEvent)), ScriptedLLM, WordEmbedding]
+
+
+@pytest.mark.parametrize("made", list_classes(), ids=lambda made: made.__name__)
+def test_a_setting_that_a_class_does_not_have_is_refused(made: type) -> None:
+    with pytest.raises((ArgumentError, TypeError), match="titel_key"):
+        made(titel_key="name")
+
+
+def test_the_settings_that_there_are_are_named() -> None:
+    with pytest.raises(ArgumentError, match=r"MentionTripleExtractor has no setting 'language': it takes title_key, "):
+        MentionTripleExtractor(language="german")
+    with pytest.raises(ArgumentError, match=r"ToPropertyGraph has no setting 'x': it takes none"):
+        ToPropertyGraph(x=1)
+    with pytest.raises(ArgumentError, match="titel_key"):
+        MentionTripleExtractor.from_dict({**MentionTripleExtractor().to_dict(), "titel_key": "name"})
+    extractor = MentionTripleExtractor(title_key="name")
+    for copy in (pickle.loads(pickle.dumps(extractor)), MentionTripleExtractor.from_dict(extractor.to_dict())):
+        assert copy == extractor
+    assert pickle.loads(pickle.dumps(ToPropertyGraph())) == ToPropertyGraph()
+
+
+@pytest.mark.parametrize("make_one", [GeARVectorStore.from_path, ExternalTripleStore.from_path])
+def test_nor_is_one_of_a_store_s_folder(make_one: Callable[..., Any], tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="titel_key"):
+        make_one(tmp_path, titel_key="name")
+
+
+def test_nor_one_of_an_engine_over_a_store(store: GeARVectorStore) -> None:
+    for engine in (GeARQueryEngine, T2RAGQueryEngine):
+        with pytest.raises((ArgumentError, TypeError), match="titel_key"):
+            engine.from_vector_store(store, llm=ScriptedLLM(), titel_key="name")

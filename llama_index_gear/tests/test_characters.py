@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import unicodedata
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.characters import escape_line, escape_unseen, escape_unwritable
+from llama_index_gear.characters import escape_line, escape_unseen, escape_unwritable, unify_spelling
+from llama_index_gear.triple import entity_key
 
 UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Categories of control and format characters, half characters, and separators of lines."""
@@ -56,3 +59,38 @@ def test_json_means_what_it_meant(text: str, encoding: str) -> None:
         shown = escape_unwritable(escape_unseen(written), encoding)
         read = json.loads(shown.encode(encoding).decode(encoding))["text"]  # two halves in a row are read as the whole
         assert read.encode("utf-16", "surrogatepass") == text.encode("utf-16", "surrogatepass")
+
+
+# -- one spelling ------------------------------------------------------------------------------------------------------
+
+
+SPELLINGS = [
+    ("Gro\u0308\u00dfe", "Größe"),
+    ("ﬁnance oﬃce", "finance office"),
+    ("so\u00adft ze\u200bro a\u2060b \ufeffstart", "soft zero ab start"),
+    ("e\u00ad\u0301te\u0301", "été"),  # a format character between a letter and its accent
+    ("ＦＵＬＬ　ＷＩＤＴＨ１２", "FULL WIDTH12"),
+    ("ﾊﾝｶｸ", "ハンカク"),
+    ("\u1112\u1161\u11ab\u1100\u116e\u11a8", "한국"),  # as macOS writes the names of files
+    ("𝐁old Ⅳ x²", "Bold IV x2"),
+    ("می\u200cخواهم", "میخواهم"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SPELLINGS)
+def test_two_spellings_of_the_same_letters_are_one(one: str, other: str) -> None:
+    assert one != other and unify_spelling(one) == unify_spelling(other) == other
+    assert entity_key(one) == entity_key(other)
+
+
+@given(st.text(max_size=60))
+def test_the_one_spelling_is_its_own_and_that_of_unicode(text: str) -> None:
+    plain = "".join(each for each in text if unicodedata.category(each) != "Cf")
+    assert unify_spelling(text) == unicodedata.normalize("NFKC", plain) == unify_spelling(unify_spelling(text))
+
+
+@pytest.mark.parametrize("spell", [unify_spelling, entity_key])
+def test_marks_without_end_take_no_time_without_end(spell: Callable[[str], str]) -> None:
+    start = time.perf_counter()
+    assert spell("a" + "\u0301\u0316" * 100_000)  # unicodedata.normalize alone takes a minute and more
+    assert time.perf_counter() - start < 10

@@ -97,7 +97,7 @@ def thin_triples(triples: Mapping[str, Sequence[Fact]], share: float, seed: int)
 
 def _read_lines(path: Path, *required: str) -> list[dict[str, Any]]:
     rows = []
-    with path.open(encoding="utf-8") as file:  # str.splitlines would split at U+2028 too
+    with path.open(encoding="utf-8", newline="\n") as file:  # str.splitlines would split at U+2028 too
         for number, line in enumerate(file, start=1):
             if line.strip():
                 try:

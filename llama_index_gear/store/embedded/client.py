@@ -22,17 +22,24 @@ from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.models import (
     DISTANCES,
     UPDATE_MODES,
+    estimate_disk,
     estimate_size,
     from_id,
     from_record,
     from_scored,
     refuse,
+    to_config,
     to_filter,
     to_points,
     to_query,
 )
 from llama_index_gear.store.embedded.shards import OpenShards, call_engine
 from llama_index_gear.store.process_bound import BoundToProcess
+
+_PAGE = 1_000  # points that are copied at once
+_SAMPLE = 256  # points whose size is looked at
+_MOST_TIMES = 2  # times the size that is expected of its points, from which on a folder is written anew
+_NO_WASTE = 2**20  # bytes beyond that which are not worth it
 
 
 class EdgeClient(BoundToProcess):
@@ -203,6 +210,36 @@ class EdgeClient(BoundToProcess):
             schema = getattr(edge.PayloadSchemaType, models.PayloadSchemaType(field_schema).value.capitalize())
         self._update(collection_name, edge.UpdateOperation.create_field_index(field_name, schema))
 
+    def compact(self, collection_name: str) -> bool:
+        """Write a collection anew if most of its folder is of points that were replaced or deleted.
+
+        The engine gives nothing of them back, nor of its log, not even when it is closed. It takes about as long as
+        loading the points did, and room on the disk for them.
+
+        Returns:
+            True if it was written anew. False if it is not worth it, or there is no such collection.
+
+        Raises:
+            StoreError: the disk has too little room; nothing is changed.
+
+        """
+        with self._shards.hold():
+            if not self._exists(collection_name):
+                return False
+            shard, folder = self._shard(collection_name), self._folder(collection_name)
+            config = to_config(edge_folder.read_config(folder))
+            sample, _ = shard.scroll(edge.ScrollRequest(limit=_SAMPLE, with_payload=True, with_vector=True))
+            expected = estimate_disk([from_record(record) for record in sample], shard.info().points_count)
+            if config is None or edge_folder.measure(folder) < _MOST_TIMES * expected + _NO_WASTE:
+                return False
+            edge_folder.check_room(self.path, lambda: 2 * expected)
+            edge_folder.replace(
+                folder,
+                lambda draft: call_engine(lambda: _fill(edge.EdgeShard.create(draft, config), shard), folder),
+                lambda: self._shards.close(collection_name),
+            )
+        return True
+
     # -- points --------------------------------------------------------------------------------------------------
 
     def upsert(
@@ -332,9 +369,10 @@ class EdgeClient(BoundToProcess):
     ) -> list[models.QueryResponse]:
         """Return the points nearest to each dense or sparse query vector, best first; without a vector, by id."""
         refuse("query_batch_points", options)
-        batch = edge.QueryBatchRequest([to_query(request) for request in requests])
         with self._shards.hold():
-            answers = self._shard(collection_name).query_batch(batch)
+            shard = self._shard(collection_name)
+            with_idf = self._shards.list_with_idf(collection_name)
+            answers = shard.query_batch(edge.QueryBatchRequest([to_query(request, with_idf) for request in requests]))
         return [
             models.QueryResponse.model_construct(points=from_scored(points, request))
             for request, points in zip(requests, answers, strict=True)
@@ -353,6 +391,9 @@ class EdgeClient(BoundToProcess):
         if not self._shards.has_folder:
             return False
         is_there = collection_name in self._shards or edge_folder.holds_collection(folder)
+        if not is_there:
+            edge_folder.finish_replacing(folder)
+            is_there = edge_folder.holds_collection(folder)
         if not is_there:
             edge_folder.finish_removing(folder)
         return is_there
@@ -381,6 +422,22 @@ class EdgeClient(BoundToProcess):
             shard = self._shard(collection_name)
             edge_folder.check_room(self.path, size)
             shard.update(operation)
+
+
+def _fill(target: edge.EdgeShard, source: edge.EdgeShard) -> None:
+    """Copy all points and payload indexes into an empty shard, and close it."""
+    try:
+        for name, index in source.info().payload_schema.items():
+            target.update(edge.UpdateOperation.create_field_index(name, index.params or index.data_type))
+        offset, has_more = None, True
+        while has_more:
+            request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=True, with_vector=True)
+            records, offset = source.scroll(request)
+            points = [edge.Point(record.id, record.vector, record.payload) for record in records]
+            target.update(edge.UpdateOperation.upsert_points(points))
+            has_more = offset is not None
+    finally:
+        target.close()
 
 
 def check_process(client: EdgeClient) -> None:

@@ -1,8 +1,9 @@
 """The folder of a collection of the embedded engine, which is whole or absent.
 
 A collection is made under a hidden name beside its place, then renamed into its place. To be deleted, it is first
-renamed to a hidden name. So a process that is killed leaves a whole collection or none, and hidden folders that a later
-call removes. Files that the engine did not make are never removed.
+renamed to a hidden name. One that is written anew first takes the place of the old one, which is then deleted. So a
+process that is killed leaves a whole collection or none, and hidden folders that a later call removes, or puts back.
+Files that the engine did not make are never removed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SEGMENT_PARTS = (
 )  # without one the engine drops the segment, unasked
 _IDS, _VERSIONS = "mutable_id_tracker.mappings", "mutable_id_tracker.versions"
 _WRITING = ".atomicwrite"  # prefix of the engine's unfinished files
-_UNFINISHED, _DELETED = "unfinished", "deleted"
+_UNFINISHED, _DELETED, _REPLACED = "unfinished", "deleted", "replaced"
 _MEBIBYTE = 2**20
 RESERVE = 128 * _MEBIBYTE
 """Free bytes of the disk that a call needs to open or write. With 76 MiB, opening a store was killed."""
@@ -76,6 +77,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or not all(isinstance(config.get(kind, {}), dict) for kind in _KINDS):
         raise _make_damage_error(folder, f"{_CONFIG} names no vectors")
     return config
+
+
+def list_with_idf(folder: Path) -> frozenset[str]:
+    """List the sparse vectors of a collection whose words are weighed by their frequency.
+
+    Raises:
+        StoreError: the configuration cannot be read.
+
+    """
+    vectors = read_config(folder).get("sparse_vectors", {})
+    return frozenset(name for name, vector in vectors.items() if isinstance(vector, dict) and vector.get("modifier"))
 
 
 def read_metadata(folder: Path) -> dict[str, Any] | None:
@@ -248,9 +260,53 @@ def check_own(folder: Path) -> None:
         )
 
 
+def measure(folder: Path) -> int:
+    """Return the number of bytes that a folder takes on the disk."""
+    statuses = [os.stat(os.path.join(root, name)) for root, _, names in os.walk(folder) for name in names]
+    return sum(getattr(status, "st_blocks", -(-status.st_size // 512)) * 512 for status in statuses)
+
+
+def replace(folder: Path, build: Callable[[str], object], close: Callable[[], object]) -> None:
+    """Put another collection in the place of one.
+
+    Args:
+        folder: of the collection.
+        build: makes the other one in an empty folder, whose path it gets, and closes it.
+        close: closes the collection in its place.
+
+    Raises:
+        StoreError: the disk is full.
+
+    """
+    with raise_store_errors(folder):
+        _remove_leftovers(folder, _UNFINISHED, _DELETED, _REPLACED)
+        draft = _make_hidden_path(folder, _UNFINISHED)
+        draft.mkdir()
+        try:
+            build(str(draft))
+            if (folder / _METADATA).exists():
+                shutil.copyfile(folder / _METADATA, draft / _METADATA)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        close()
+        folder.rename(_make_hidden_path(folder, _REPLACED))
+        draft.rename(folder)
+        _remove_leftovers(folder, _REPLACED)
+
+
+def finish_replacing(folder: Path) -> None:
+    """Put a collection back that a process was killed in replacing, if nothing is in its place."""
+    with raise_store_errors(folder):
+        for replaced in _list_leftovers(folder, _REPLACED):
+            if not folder.exists():
+                replaced.rename(folder)
+
+
 def remove(folder: Path) -> None:
     """Delete a closed collection."""
     with raise_store_errors(folder):
+        _remove_leftovers(folder, _REPLACED)
         folder.rename(_make_hidden_path(folder, _DELETED))
     finish_removing(folder)
 
@@ -275,17 +331,22 @@ def _remove_leftovers(folder: Path, *kinds: str) -> None:
 
     A process that makes this very collection at the same time notices it.
     """
-    if not folder.parent.exists():
-        return
-    pattern = re.compile(rf"{re.escape(_make_hidden_prefix(folder))}\.[0-9a-f]{{32}}\.({'|'.join(kinds)})")
-    for name in filter(pattern.fullmatch, os.listdir(folder.parent)):
-        leftover = folder.with_name(name)
+    for leftover in _list_leftovers(folder, *kinds):
         try:
-            if not name.endswith(_DELETED):  # first out of reach of a process that may rename it into its place
+            if not leftover.name.endswith(
+                _DELETED
+            ):  # first out of reach of a process that may rename it into its place
                 leftover = leftover.rename(_make_hidden_path(folder, _DELETED))
             shutil.rmtree(leftover)
         except FileNotFoundError:  # another process also removes it, or has renamed it into its place
             continue
+
+
+def _list_leftovers(folder: Path, *kinds: str) -> list[Path]:
+    if not folder.parent.exists():
+        return []
+    pattern = re.compile(rf"{re.escape(_make_hidden_prefix(folder))}\.[0-9a-f]{{32}}\.({'|'.join(kinds)})")
+    return [folder.with_name(name) for name in filter(pattern.fullmatch, os.listdir(folder.parent))]
 
 
 @contextmanager

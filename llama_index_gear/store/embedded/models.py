@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import qdrant_edge as edge
@@ -22,6 +23,8 @@ DISTANCES = {
     models.Distance.MANHATTAN: edge.Distance.Manhattan,
 }
 
+_LAST_LOG = 2**26  # bytes of the log that the engine keeps when a collection is closed
+
 UPDATE_MODES = {
     models.UpdateMode.UPSERT: edge.UpdateMode.Upsert,
     models.UpdateMode.INSERT_ONLY: edge.UpdateMode.InsertOnly,
@@ -34,6 +37,27 @@ def refuse(method: str, options: dict[str, Any], *harmless: str) -> None:
     for name, value in options.items():
         if value is not None and name not in harmless:
             raise UnsupportedCall(f"the embedded engine does not support `{name}={value!r}` of `{method}`")
+
+
+def to_config(stored: Mapping[str, Any]) -> edge.EdgeConfig | None:
+    """Translate the configuration that the engine stored; None if it has settings that a client here never makes."""
+    dense, sparse = stored.get("vectors", {}), stored.get("sparse_vectors", {})
+    known = {"vectors", "sparse_vectors", "on_disk_payload", "payload_memory"}
+    if set(stored) - known or any(set(vector) != {"size", "distance"} for vector in dense.values()):
+        return None
+    if any(set(vector) - {"modifier"} for vector in sparse.values()):
+        return None
+    return edge.EdgeConfig(
+        vectors={
+            name: edge.EdgeVectorParams(size=vector["size"], distance=DISTANCES[models.Distance(vector["distance"])])
+            for name, vector in dense.items()
+        },
+        sparse_vectors={
+            name: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf if vector.get("modifier") == "idf" else None)
+            for name, vector in sparse.items()
+        },
+        on_disk_payload=stored.get("on_disk_payload"),
+    )
 
 
 def to_points(points: Sequence[models.PointStruct]) -> list[edge.Point]:
@@ -62,6 +86,17 @@ def estimate_size(point: models.PointStruct) -> int:
     Measured sizes are 2.3 times those of the vectors and texts: 9 bytes a number and 2.3 a character.
     """
     return 12 * (_count_values(point.vector) + _count_values(point.payload))
+
+
+def estimate_disk(sample: Sequence[models.Record], number: int) -> int:
+    """Return about the number of bytes that so many points take, in log and files together, if none was replaced.
+
+    Measured sizes of points of 16 to 768 dimensions are 0.7 to 1.3 times as large. Of the log the last part stays.
+    """
+    texts = sum(len(json.dumps(point.payload)) for point in sample) / max(1, len(sample))
+    numbers = sum(_count_values(point.vector) for point in sample) / max(1, len(sample))
+    log = min(number * (1.2 * texts + 5 * numbers), _LAST_LOG)
+    return int(log + number * (0.5 * texts + 4.5 * numbers + 700))
 
 
 def _count_values(value: Any) -> int:
@@ -140,23 +175,31 @@ def _construct(kind: type[Model], fields: dict[str, Any]) -> Model:
     return model
 
 
-def to_query(request: models.QueryRequest) -> edge.QueryRequest:
-    """Translate one query of a batch; one without a vector asks for the points that match, by id."""
+def to_query(request: models.QueryRequest, with_idf: Collection[str]) -> edge.QueryRequest:
+    """Translate one query of a batch; one without a vector asks for the points that match, by id.
+
+    Args:
+        request: the query.
+        with_idf: names of the sparse vectors whose words are weighed by their frequency.
+
+    """
     refuse("query_batch_points", {"lookup_from": request.lookup_from, "shard_key": request.shard_key})
     return edge.QueryRequest(
         limit=_get_limit(request),
         offset=request.offset,
         query=_to_vector_query(request),
-        prefetches=_to_prefetches(request),
+        prefetches=_to_prefetches(request, with_idf),
         filter=None if request.filter is None else to_filter(request.filter),
         score_threshold=request.score_threshold,
-        params=_to_params(request.params),
+        params=_to_params(request, with_idf),
         with_payload=_to_selector(request.with_payload),
         with_vector=request.with_vector,
     )
 
 
-def _to_prefetches(request: models.QueryRequest | models.Prefetch) -> list[edge.Prefetch] | None:
+def _to_prefetches(
+    request: models.QueryRequest | models.Prefetch, with_idf: Collection[str]
+) -> list[edge.Prefetch] | None:
     """Translate the stages that come before a query, which ranks their results."""
     if not request.prefetch:
         return None
@@ -167,8 +210,8 @@ def _to_prefetches(request: models.QueryRequest | models.Prefetch) -> list[edge.
         edge.Prefetch(
             limit=_get_limit(stage),
             query=_to_vector_query(stage),
-            prefetches=_to_prefetches(stage),
-            params=_to_params(stage.params),
+            prefetches=_to_prefetches(stage, with_idf),
+            params=_to_params(stage, with_idf),
             filter=None if stage.filter is None else to_filter(stage.filter),
             score_threshold=stage.score_threshold,
         )
@@ -189,11 +232,16 @@ def _to_vector_query(request: models.QueryRequest | models.Prefetch) -> edge.Que
     return edge.Query.Nearest(_to_vector(query), using=request.using or None)
 
 
-def _to_params(params: models.SearchParams | None) -> edge.SearchParams | None:
-    if params is None:
+def _to_params(request: models.QueryRequest | models.Prefetch, with_idf: Collection[str]) -> edge.SearchParams | None:
+    has_idf = request.using in with_idf
+    if request.params is None and not has_idf:
         return None
-    options = params.model_dump(exclude_none=True)
-    converted = edge.SearchParams(exact=bool(options.pop("exact", False)), hnsw_ef=options.pop("hnsw_ef", None))
+    options = {} if request.params is None else request.params.model_dump(exclude_none=True)
+    # The engine goes on counting the words of deleted points, unless it counts those of a filter anew.
+    idf = edge.IdfParams(corpus=edge.Filter()) if has_idf else None
+    converted = edge.SearchParams(
+        exact=bool(options.pop("exact", False)), hnsw_ef=options.pop("hnsw_ef", None), idf=idf
+    )
     refuse("query_batch_points", {name: value or None for name, value in options.items()})
     return converted
 

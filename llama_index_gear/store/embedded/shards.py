@@ -22,11 +22,12 @@ Result = TypeVar("Result")
 
 
 class _OpenShard(NamedTuple):
-    """An open collection: its shard, its folder, and the identity of that folder."""
+    """An open collection: its shard, its folder, the identity of that folder, and its sparse vectors with IDF."""
 
     shard: edge.EdgeShard
     folder: Path
     place: edge_folder.Place | None
+    with_idf: frozenset[str]
 
 
 class OpenShards:
@@ -127,10 +128,15 @@ class OpenShards:
             edge_folder.check_writable(folder)
             edge_folder.check_room(folder)
             place = edge_folder.get_place(folder)
+            with_idf = edge_folder.list_with_idf(folder)
             self._open_shards[name] = _OpenShard(
-                call_engine(lambda: edge.EdgeShard.load(str(folder)), folder), folder, place
+                call_engine(lambda: edge.EdgeShard.load(str(folder)), folder), folder, place, with_idf
             )
         return self._open_shards[name].shard
+
+    def list_with_idf(self, name: str) -> frozenset[str]:
+        """Return the names of an open collection's sparse vectors whose words are weighed by their frequency."""
+        return self._open_shards[name].with_idf
 
     def close(self, name: str) -> None:
         """Close a shard. It is forgotten first, so that an interrupt never leaves a closed shard here.
@@ -153,7 +159,7 @@ class OpenShards:
         self.lock = threading.RLock()
         self._is_inherited = self._is_inherited or bool(self._open_shards)
         while self._open_shards:
-            shard, _, place = self._open_shards.popitem()[1]
+            shard, _, place, _ = self._open_shards.popitem()[1]
             _leak_shard(shard)
             _close_lock(place)
         self._claims.clear()
@@ -198,7 +204,7 @@ def _close(open_shards: dict[str, _OpenShard], name: str) -> None:
     if edge_folder.get_place(open_shards[name].folder) in (open_shards[name].place, None):
         open_shards.pop(name).shard.close()
     else:  # closed, the shard would write into what stands there now
-        shard, _, place = open_shards.pop(name)
+        shard, _, place, _ = open_shards.pop(name)
         _leak_shard(shard)
         _close_lock(place)
 

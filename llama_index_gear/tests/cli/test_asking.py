@@ -276,7 +276,7 @@ def test_questions_are_read_from_a_pipe_line_by_line(run: Runner, docs: Path, mo
     monkeypatch.setattr("sys.stdin", io.StringIO("a" * 100_001 + "\nWho makes toys?"))
     piped = run("ask", "--store", "s", "--json")
     assert piped.code == 1 and piped.err.startswith("error: ") and piped.err.count("\n") == 1
-    assert [json.loads(line)["question"] for line in piped.out.splitlines()] == ["Who makes toys?"]
+    assert [json.loads(line)["question"] for line in piped.out.strip().split("\n")] == ["Who makes toys?"]
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     assert run("ask", "--store", "s") == (0, "", "")
 

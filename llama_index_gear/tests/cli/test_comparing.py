@@ -41,6 +41,21 @@ def test_with_gold_ids_there_is_recall_and_a_verdict(run: Runner, docs: Path, tm
     assert run("compare", "q.json", "--store", "s").out == compared.out
 
 
+def test_questions_and_files_may_spell_the_same_letters_otherwise(run: Runner, docs: Path, tmp_path: Path) -> None:
+    (docs / "Gro\u0308ße.txt").write_text("Gro\u0308ße is a town.", "utf-8")  # decomposed letters
+    run("index", "docs", "--store", "s")
+    rows = [
+        {"question": "Where is Größe?\u2028\x85 Line two", "gold_ids": ["Größe.txt"]},
+        {"question": "Where is Gro\u0308ße?", "gold_ids": ["Gro\u0308ße.txt-0"]},
+    ]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    (tmp_path / "q.jsonl").write_bytes("\r\n".join([*lines, ""]).encode())
+    compared = run("compare", "q.jsonl", "--store", "s", "--json")
+    shown = json.loads(compared.out)
+    assert compared.code == 0 and shown["recall"]["hybrid"]["2"] == 100
+    assert [one["question"] for one in shown["questions"]] == [row["question"] for row in rows]
+
+
 def test_without_gold_ids_the_lists_stand_side_by_side(run: Runner, docs: Path, tmp_path: Path) -> None:
     for number in range(30):
         (docs / f"Town {number}.txt").write_text(f"Town {number} was born of a market. A granddaughter was born there.")

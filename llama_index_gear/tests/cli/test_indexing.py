@@ -72,6 +72,22 @@ def test_changed_new_and_deleted_files_are_followed(
     assert stored["long.txt-0"][0] == "Only Basel is left."
 
 
+def test_a_file_is_the_same_however_a_system_spells_its_name(run: Runner, docs: Path, tmp_path: Path) -> None:
+    decomposed, composed = docs / "Cafe\u0301" / "Gro\u0308\u00dfe.txt", docs / "Café" / "Größe.txt"
+    decomposed.parent.mkdir()
+    decomposed.write_text("Ada lives in Bern.", "utf-8")
+    run("index", "docs", "--store", "s")
+    stored = read_store(tmp_path / "s")
+    assert "Café/Größe.txt-0" in stored
+    decomposed.parent.rename(composed.parent)  # as a copy on another system has it
+    (composed.parent / decomposed.name).rename(composed)
+    again = run("index", "docs", "--store", "s")
+    assert "0 new or changed, 0 deleted" in again.out and read_store(tmp_path / "s") == stored
+    (composed.parent / decomposed.name).write_text("Bob lives in Rome.", "utf-8")  # both, where a system allows it
+    both = run("index", "docs", "--store", "s")
+    assert both.code == 1 and "failed: Café/Größe.txt: " in both.err and "rename one of the two files" in both.err
+
+
 @pytest.mark.parametrize(("survived", "left"), [(0, 3), (1, 2), (3, 1)])
 def test_a_run_after_one_that_died_does_what_is_left(
     run: Runner,

@@ -194,6 +194,21 @@ async def test_a_document_is_added_replaced_and_deleted(run: Runner, folder: Pat
         assert refused == "'Lego.txt' is a file: change the file and run `index`, or take another id"
 
 
+async def test_an_id_may_be_spelled_in_decomposed_letters(run: Runner, folder: Path, docs: Path) -> None:
+    (docs / "Gro\u0308ße.txt").write_text("Größe is a town.", "utf-8")
+    run("index", "docs", "--store", "s")
+    async with Session(folder, write=True) as session:
+        refused = await session.fail("add", text="Toys.", title="Lego", id="Gro\u0308ße.txt")
+        assert refused.startswith("'Größe.txt' is a file")
+        for id in ("Mu\u0308he", "Mühe"):
+            await session.call("add", text=f"{id} lies in Victoria.", title="M", id=id)
+            assert sum(text.endswith("Victoria.") for text in read(folder).values()) == 1
+        _, data = await session.call("explain", question=QUESTION, id="Mu\u0308he-0")
+        assert data["passage"]["id"] == "Mühe-0"
+        _, data = await session.call("delete", id="Mu\u0308he")
+        assert data["deleted"] == 1
+
+
 async def test_adding_a_document_overwrites_no_other_one_s_passage(notes: Path) -> None:
     stored = read(notes)
     async with Session(notes, write=True) as session:

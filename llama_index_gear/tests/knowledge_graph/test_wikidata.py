@@ -72,7 +72,7 @@ SPIELBERG = _make_entity(
         "P26": [
             _make_statement(_make_item(7)),
             _make_statement(_make_item(8), rank="preferred"),
-            _make_statement(_make_item(8)),
+            _make_statement(_make_item(8), rank="preferred"),
         ],
         "P569": [_make_statement({"type": "time", "value": {"time": "+1946-12-18T00:00:00Z", "precision": 11}})],
         "P2048": [_make_statement({"type": "quantity", "value": {"amount": "+1.72", "unit": "1"}})],
@@ -81,7 +81,7 @@ SPIELBERG = _make_entity(
         "P2860": [_make_statement(_make_item(43196))],
         "P5": [_make_statement({"type": "wikibase-entityid", "value": {"entity-type": "property", "id": "P19"}})],
         "P4": [_make_statement({"type": "wikibase-entityid", "value": {"entity-type": "item", "numeric-id": 99}})],
-        "P3": [_make_statement(_make_item(404))],
+        "P3": [_make_statement(_make_item(404)), _make_statement(_make_item(7))],
     },
     {"en": ["Spielberg", "Steven Spielberg", "Steven Allan Spielberg"], "de": ["Spielberg, S."]},
 )
@@ -137,8 +137,10 @@ def test_exact_triples(tmp_path: Path, suffix: str) -> None:
         "literal": 4,
         "property left out": 1,
         "not an item": 1,
+        "another preferred": 1,
+        "no label": 2,
     }
-    assert dump.unlabeled == 2  # spouse Q7, heir Q404
+    assert dump.unlabeled == 2  # heirs Q404 and Q7
     assert _flatten_triples(dump) == TRIPLES and dump.report == report  # again, from the index
 
 
@@ -197,7 +199,7 @@ def test_options(tmp_path: Path) -> None:
     assert read_triples(allow=["P26"], deny=["P26"]) == [TRIPLES[-1]]
     german = read_triples(languages=["de", "en", "mul"])
     assert german[0][1] == "Geburtsort" and german[-1][2] == "Spielberg, S."
-    assert ("Steven Spielberg", "spouse", "Amy Irving", ("Q8877", "Q7")) in read_triples(languages=["en", "mul", "fr"])
+    assert ("Steven Spielberg", "heir", "Amy Irving", ("Q8877", "Q7")) in read_triples(languages=["en", "mul", "fr"])
 
 
 @pytest.mark.parametrize(
@@ -520,3 +522,157 @@ def test_a_file_of_triples(tmp_path: Path) -> None:
     assert list(odd) == [] and odd.report.malformed == 2
     (tmp_path / "mark.tsv").write_text("a\tb\tc\n", "utf-8-sig")
     assert [triple.triple.subject for triple in TriplesFile(tmp_path / "mark.tsv")] == ["a"]
+
+
+# -- what the formats allow --------------------------------------------------------------------------------------------
+
+
+WD, WDT = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/direct/"
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+N_TRIPLES = [
+    f'<{WD}Q1> <{LABEL}> "Ada > Byron . # \\"x\\""@en .',
+    f"<{WD}Q1> <{WDT}P22> <{WD}Q2> .",
+    f'<{WD}Q1> <{WDT}P9> "1815-12-10"^^<http://www.w3.org/2001/XMLSchema#date> .',
+    f'<{WD}Q2> <{LABEL}> "Lord Byron"@en .',
+    f'<{WD}P22> <{LABEL}> "father"@en .',
+]
+FORMS: dict[str, Callable[[str], str]] = {
+    "as Wikidata writes it": str,
+    "a comment": lambda line: f"{line} # of Ada",
+    "a comment with a dot": lambda line: f"{line}# of Ada. And more .",
+    "a comment behind a tab": lambda line: f"{line}\t#.",
+    "blanks before": lambda line: f" \t {line}",
+    "tabs": lambda line: line.replace("> <", ">\t<").replace('> "', '>\t"').replace(" .", "\t."),
+    "no blanks": lambda line: (
+        line.replace("> <", "><").replace('> "', '>"').replace('"@en .', '"@en.').replace("> .", ">.")
+    ),
+    "a blank less": lambda line: line.replace("> <", "><", 1).replace('> "', '>"', 1),
+    "many": lambda line: f"{line.replace(' .', '   .')}  \r",
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_n_triples_are_read_as_their_grammar_allows_them(tmp_path: Path, name: str) -> None:
+    lines = ["# a comment", "  # another.", "", *map(FORMS[name], N_TRIPLES)]
+    (tmp_path / "dump.nt").write_text("\n".join(lines) + "\n", "utf-8", newline="")
+    dump = WikidataDump(tmp_path / "dump.nt", tmp_path / "index")
+    assert [triple.triple for triple in dump] == [Triple('Ada > Byron . # "x"', "father", "Lord Byron")]
+    assert (dump.report.entities, dump.report.malformed, dump.report.dropped) == (3, 0, {"literal": 1})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"<{WD}Q1> <{WDT}P22> <{WD}Q2>",
+        f"<{WD}Q1> <{WDT}P22> <{WD}Q2> . <{WD}Q3>",
+        f"  <{WD}Q1> <{WDT}P22> .",
+        f'<{WD}Q1> <{LABEL}> "Ada"@en',
+        f'<{WD}Q1> <{LABEL}> "Ada"@en # .',
+        f"<{WD}Q1> P22 <{WD}Q2> . # fact",
+    ],
+)
+def test_what_the_grammar_does_not_allow_is_counted(tmp_path: Path, line: str) -> None:
+    (tmp_path / "dump.nt").write_text(f"{line}\n", "utf-8")
+    dump = WikidataDump(tmp_path / "dump.nt", tmp_path / "index")
+    assert not list(dump) and dump.report.malformed + sum(dump.report.dropped.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("ranks", "left"),
+    [
+        (["normal", "preferred", "normal"], [1]),
+        (["preferred", "preferred", "normal"], [0, 1]),
+        (["normal", "normal", "deprecated"], [0, 1]),
+        (["deprecated", "preferred"], [1]),
+        (["deprecated"], []),
+    ],
+)
+def test_of_a_property_s_statements_the_best_count_as_in_truthy_dumps(
+    tmp_path: Path, ranks: list[str], left: list[int]
+) -> None:
+    statements = [_make_statement(_make_item(100 + n), rank=rank) for n, rank in enumerate(ranks)]
+    entities = [
+        _make_entity("Q1", {"en": "Germany"}, {"P36": statements, "P37": [_make_statement(_make_item(100))]}),
+        *(_make_entity(f"Q{100 + n}", {"en": f"City {n}"}) for n in range(3)),
+        *(_make_entity(name, {"en": label}) for name, label in (("P36", "capital"), ("P37", "language"))),
+    ]
+    (tmp_path / "dump.json").write_text("[\n" + ",\n".join(map(json.dumps, entities)) + "\n]\n", "utf-8")
+    dump = WikidataDump(tmp_path / "dump.json", tmp_path / "index")
+    found = [triple.triple.object for triple in dump if triple.triple.predicate == "capital"]
+    assert found == [f"City {n}" for n in left]
+    assert sum(dump.report.dropped.values()) == len(ranks) - len(left) and dump.report.kept == len(left) + 1
+
+
+def test_some_value_that_is_preferred_replaces_the_others_too(tmp_path: Path) -> None:
+    statements = [_make_statement(_make_item(2)), _make_statement(None, "somevalue", rank="preferred")]
+    entities = [_make_entity("Q1", {"en": "Ada"}, {"P1": statements}), _make_entity("P1", {"en": "p"})]
+    (tmp_path / "dump.json").write_text("\n".join(map(json.dumps, entities)), "utf-8")
+    dump = WikidataDump(tmp_path / "dump.json", tmp_path / "index")
+    assert not list(dump) and dump.report.dropped == {"another preferred": 1, "no or some value": 1}
+
+
+@pytest.mark.parametrize("languages", [["de", "en"], ["de"], ["MUL"], ["de", "mul", "en"]])
+def test_a_name_for_all_languages_is_one_of_each(tmp_path: Path, languages: list[str]) -> None:
+    entities = [
+        _make_entity(
+            "Q1", {"mul": "Nora Blum"}, {"P1": [_make_statement(_make_item(2)), _make_statement(_make_item(3))]}
+        ),
+        _make_entity("Q2", {"mul": "Osthafen", "fr": "Port"}),
+        _make_entity("Q3", {"fr": "Port"}),
+        _make_entity("P1", {"mul": "in"}),
+    ]
+    (tmp_path / "dump.json").write_text("\n".join(map(json.dumps, entities)), "utf-8")
+    dump = WikidataDump(tmp_path / "dump.json", tmp_path / "index", languages=languages)
+    for _ in range(2):
+        assert [triple.triple for triple in dump] == [Triple("Nora Blum", "in", "Osthafen")]
+        assert dump.unlabeled == 1 and "1 no label" in str(dump.report), "counted once, however often it is read"
+
+
+# -- a file of one's own -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "subject\tpredicate\tobject",
+        "Subject\tPredicate\tObject\tsubject_id\tobject_id",
+        "head\trelation\ttail",
+        "Entity1\tRelationship\tEntity2",
+        "source\ttype\ttarget",
+        "\ufeffSUBJ\tPRED\tOBJ",
+    ],
+)
+def test_a_header_is_no_triple(tmp_path: Path, header: str) -> None:
+    ids = "\tQ1\tQ2" if header.count("\t") == 4 else ""
+    (tmp_path / "graph.tsv").write_text(f"{header}\nAda\tmet\tBob{ids}\nsubject\tpredicate\tobject{ids}\n", "utf-8")
+    graph = TriplesFile(tmp_path / "graph.tsv")
+    assert [triple.triple.subject for triple in graph] == ["Ada", "subject"], "of a later line it is a fact"
+    assert graph.report.dropped == {"header": 1} and graph.report.kept == 2
+
+
+def test_a_fact_in_the_first_line_is_one(tmp_path: Path) -> None:
+    for line in ("Subject\tis part of\tGrammar", "Ada\tpredicate\tobject", "Source\tof\tRhine"):
+        (tmp_path / "graph.tsv").write_text(f"{line}\n", "utf-8")
+        assert len(list(TriplesFile(tmp_path / "graph.tsv"))) == 1
+
+
+def test_numbers_of_json_are_texts_as_they_are_written(tmp_path: Path) -> None:
+    rows = [
+        '{"subject": "Ada", "predicate": "born in", "object": 1815}',
+        '["Everest", "height", 8848.860]',
+        '[1e400, "is", -0]',
+        '{"subject": 12345678901234567890123, "predicate": "p", "object": "o", "entities": ["Q7"]}',
+        '{"subject": "a", "predicate": "p", "object": "o", "entities": [7]}',
+        '["Ada", 5, "Bob"]',
+        '["Ada", "is", true]',
+        '["Ada", "is", null]',
+        '["Ada", "is", NaN]',
+        '["Ada", "is", [1]]',
+    ]
+    (tmp_path / "graph.jsonl").write_text("\n".join(rows), "utf-8")
+    graph = TriplesFile(tmp_path / "graph.jsonl")
+    read = list(graph)
+    assert [triple.triple.text for triple in read] == [
+        *("Ada born in 1815", "Everest height 8848.860", "1e400 is -0", "12345678901234567890123 p o"),
+    ]
+    assert {type(triple.triple.object) for triple in read} == {str} and graph.report.malformed == 6

@@ -300,3 +300,23 @@ def test_collections_of_every_kind_are_taken() -> None:
 def test_fit_weights_needs_a_gold_passage() -> None:
     with pytest.raises(ArgumentError, match="no gold passage is in the pool of its question"):
         fit_weights([Example(gather("x"), frozenset(["unknown"]))])
+
+
+def test_gold_ids_may_be_spelled_otherwise_than_the_passages() -> None:
+    examples = draw_examples(30, TRUE)
+    spelled = [
+        Example(
+            Pool(
+                pool.question,
+                [PoolPassage(f"Gro\u0308ße-{passage.id}", passage.text, passage.triples) for passage in pool.passages],
+                {
+                    name: [RankedPassage(f"Gro\u0308ße-{place.id}", place.score) for place in places]
+                    for name, places in pool.lists.items()
+                },
+                ENCODER,
+            ),
+            frozenset(f"Größe-{id_}" for id_ in gold),
+        )
+        for pool, gold in examples
+    ]
+    assert fit(spelled) == fit(examples)

@@ -35,7 +35,7 @@ from llama_index_gear.flow import run
 from llama_index_gear.requests import IncidentTriples, SearchTriples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.filters import bound_float, build_conditions, require_conditions
+from llama_index_gear.store.filters import bound_float, build_conditions, list_indexed_fields, require_conditions
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import contents, passage
@@ -688,3 +688,53 @@ def test_drawn_calls_answer_what_the_oracle_says(make: Callable[..., GeARVectorS
         assert doors[door](filters) == wanted, (SEED, call, door, filters)
     assert len(sizes) > 5  # neither all nor nothing
     assert whole.check().ok
+
+
+# -- indexes: none changes what a filter finds (the contract has all kinds) --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "made"),
+    [
+        *(("integer", "float"), (models.PayloadSchemaType.INTEGER, "float"), ("uuid", "keyword"), ("float", "float")),
+        (models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, on_disk=True), "float"),
+        (models.UuidIndexParams(type=models.UuidIndexType.UUID, is_tenant=True), "keyword"),
+        (models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True), "keyword"),
+    ],
+)
+def test_an_index_is_of_a_type_that_changes_no_filter(schema: Any, made: str) -> None:
+    ((_, chosen),) = list_indexed_fields([{"field_name": "year", "field_schema": schema}])
+    given = schema.model_dump(exclude_none=True) if isinstance(schema, models.BaseModel) else {}
+    kept = chosen.model_dump(exclude_none=True) if isinstance(chosen, models.BaseModel) else {"type": chosen}
+    assert kept == {**given, "type": made}
+
+
+@pytest.mark.parametrize("schema", ["datetime", models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME)])
+def test_an_index_that_changes_filters_is_refused(schema: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"index of datetime.*'day'.*create_payload_index"):
+        GeARVectorStore(
+            client=QdrantClient(":memory:"), payload_indexes=[{"field_name": "day", "field_schema": schema}]
+        )
+
+
+def test_an_index_of_integers_that_a_store_has_is_named_and_made_anew(tmp_path: Path) -> None:
+    with EdgeClient(tmp_path) as client:
+        old = GeARVectorStore(client=client, embed_model=EMBED)
+        old.add([make_stone("a", {"year": 4.5}), make_stone("b", {"year": 1840})])
+        for name, path in (("gear", "year"), ("gear_triples", "metadata.year")):
+            client.create_payload_index(name, path, "integer")
+        below = group_filters(AND, is_("year", 5, O.LT))
+        assert old.check().ok and not old.get_nodes(filters=below)
+        index = {"field_name": "year", "field_schema": "integer"}
+        store = GeARVectorStore(client=client, embed_model=EMBED, payload_indexes=[index])
+        assert "gear has an index of 'year' (integer) by which filters find something else" in store.check().settings
+        assert store.repair().ok and [node.node_id for node in store.get_nodes(filters=below)] == ["a"]
+
+
+def test_a_filter_by_an_integer_asks_for_a_range_too() -> None:
+    """An index of floats knows ranges alone: equality asks for one too."""
+    (asked,) = build_conditions(group_filters(AND, is_("year", 1840)))
+    (leaf,) = asked.must
+    assert [condition.range for condition in leaf.must][1] == models.Range(gte=1840, lte=1840)
+    (big,) = build_conditions(group_filters(AND, is_("year", 2**60 + 1)))
+    assert big.must[0].range is None, "floats do not tell such integers apart"

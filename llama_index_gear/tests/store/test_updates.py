@@ -19,6 +19,7 @@ from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document
 from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
@@ -128,6 +129,39 @@ def test_a_pipeline_pays_for_what_changed_alone(
     assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", *([] if deleted else ["Delta"]), "Epsilon", "Zeta"]
     assert (len(llm.history), embed_model.take_texts()) == (6, [])
     assert select_document("1", contents(store)) == select_document("1", before)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("splits", [True, False])
+async def test_a_moved_document_takes_its_passages_along(store: GeARVectorStore, mode: str, splits: bool) -> None:
+    """The guide's pipeline, without LlamaIndex's cache, which knows passages by their texts alone."""
+    llm = ScriptedLLM(otherwise=state_facts)
+    pipeline = IngestionPipeline(
+        transformations=[
+            *([SPLITTER] if splits else []),
+            GeARTripleExtractor(llm, cache=SimpleKVStore()),
+            store.embed_model,
+        ],
+        vector_store=store,
+        docstore=SimpleDocumentStore(),
+        docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
+        disable_cache=True,
+    )
+
+    async def run(*documents: Document) -> dict[str, str]:
+        if mode == "sync":
+            pipeline.run(documents=documents)
+        else:
+            await pipeline.arun(documents=documents)
+        assert store.check().ok
+        return {node.ref_doc_id or node.node_id: node.get_content().split()[0] for node in store.get_nodes()}
+
+    assert await run(make_document("old", "Alpha"), make_document("other", "Beta")) == {"old": "Alpha", "other": "Beta"}
+    calls = len(llm.history)
+    moved = await run(make_document("new", "Alpha"), make_document("other", "Beta"))
+    assert moved == {"new": "Alpha", "other": "Beta"} and len(llm.history) == calls, "the extractor's cache knows it"
+    assert await run(make_document("other", "Alpha"), make_document("new", "Beta")) == {"other": "Alpha", "new": "Beta"}
+    assert await run(make_document("new", "Gamma")) == {"new": "Gamma"}
 
 
 def test_an_index_inserts_refreshes_and_deletes(store: GeARVectorStore, embed_model: CountedEmbedding) -> None:

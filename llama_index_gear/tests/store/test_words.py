@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import QueryBundle
-from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
+from llama_index.core.vector_stores.types import (
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+)
 from qdrant_client.http.models import SparseVector
 from qdrant_edge import Bm25, Bm25Config
 
@@ -21,7 +28,7 @@ from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples
+from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples, SearchLists
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
@@ -32,7 +39,8 @@ from llama_index_gear.store.bm25 import learn_average, make_encoder
 from llama_index_gear.store.schema import to_sparse_vector
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.test_characters import SPELLINGS
 from llama_index_gear.triple import SPACELESS, Triple
 
 EMBED = WordEmbedding(32)
@@ -42,6 +50,12 @@ WORDS = re.compile(r"[^\W_]+")
 BETWEEN = re.compile(f"[{store_bm25._SEPARATORS}]")
 
 
+def spell(text: str) -> str:
+    """Return the one spelling of a text."""
+    plain = "".join(each for each in text if unicodedata.category(each) != "Cf")
+    return unicodedata.normalize("NFKC", plain)
+
+
 def pair(text: str) -> str:
     """Return a text of whose runs of letters without spaces every two neighbors are a word."""
     return re.sub(f"[{SPACELESS}]+", lambda run: f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} ", text)
@@ -49,7 +63,7 @@ def pair(text: str) -> str:
 
 def encode_plainly(text: str) -> tuple[Any, Any]:
     """Return Qdrant's own vectors of a text, or of the pairs of letters of a script without spaces."""
-    text = pair(text)
+    text = pair(spell(text))
     bm25 = Bm25(Bm25Config(language="english", avg_len=60.0))
     found = bm25.embed_document(text), bm25.embed_query(text)
     return tuple((vector.indices, vector.values) for vector in found)  # type: ignore[return-value]
@@ -101,7 +115,7 @@ def test_an_overlong_word_counts_as_its_pieces_and_is_found_by_itself(run: str) 
 @pytest.mark.parametrize("text", ["fox", "a fox and a dog", "fox dog " * 700, *ORDINARY.values()])
 def test_the_average_length_is_read_back_from_stored_weights(text: str, average: float) -> None:
     encoder, other = make_encoder("english", average), make_encoder("english", 60.0)
-    stored = to_sparse_vector(Bm25(Bm25Config(language="english", avg_len=average)).embed_document(pair(text)))
+    stored = to_sparse_vector(Bm25(Bm25Config(language="english", avg_len=average)).embed_document(pair(spell(text))))
     assert other.read_average(text, stored) == pytest.approx(average, rel=1e-3)
     assert encoder.fits(text, stored) and other.fits(text, stored) is (average == 60.0)
     assert sum(encoder.count_words("The fox met a fox, and foxes.").values()) == 4
@@ -244,3 +258,102 @@ def test_texts_without_spaces_between_words_share_pairs_of_letters(
     assert len(asked & encoder.split_words(text)) > len(asked & encoder.split_words(other))
     assert set(encoder.embed_document(text).indices) >= asked & encoder.split_words(text)
     assert encoder.fits(text, encoder.embed_document(text)) and encoder.measure(text) > 10
+
+
+# -- one spelling ------------------------------------------------------------------------------------------------------
+
+
+def is_found(store: GeARVectorStore, question: str) -> bool:
+    """Return True if BM25 finds the passage "p" for a question."""
+    return "p" in store.query(VectorStoreQuery(query_str=question, mode=VectorStoreQueryMode.SPARSE)).ids
+
+
+@pytest.mark.parametrize(("one", "other"), SPELLINGS)
+def test_a_word_is_found_however_question_and_passage_spell_it(tmp_path: Path, one: str, other: str) -> None:
+    for number, (written, asked) in enumerate([(one, other), (other, one)]):
+        store = GeARVectorStore.from_path(tmp_path / f"s{number}", embed_model=EMBED)
+        store.add([passage("p", f"It says {written} here.", [], embed_model=EMBED)])
+        assert is_found(store, asked) and store.check().ok
+        assert [found.node.node_id for found in RankBM25Retriever(store.get_nodes()).retrieve(asked)] == ["p"]
+        store.close()
+
+
+def test_a_store_that_was_filled_before_there_was_one_spelling_is_found_out_and_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [
+        passage(id_, f"{word} is written here, {n} times.", [(word, "of", "x")], embed_model=EMBED)
+        for n, (id_, word) in enumerate(
+            [("p", "Gro\u0308\u00dfe"), *((f"q{n}", f"ﬁle{n}") for n in range(20)), ("plain", "ascii")]
+        )
+    ]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(store_bm25, "unify_spelling", lambda text: text)
+        store = GeARVectorStore.from_path(tmp_path / "s", embed_model=EMBED, batch_size=4)
+        store.add(nodes)
+        assert store.check().ok
+    report = store.check()
+    assert not report.ok and "another average length or spelling" in str(report) and not is_found(store, "Größe")
+    assert store.repair().ok and is_found(store, "Größe")
+    fresh = GeARVectorStore.from_path(tmp_path / "t", embed_model=EMBED)
+    fresh.add(nodes)
+    assert contents(store) == contents(fresh)
+
+
+# -- words of passages that are gone -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["delete", "replace", "delete documents", "by filter"])
+async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, how: str) -> None:
+    """The order and the scores of an answer do not depend on what the store held before."""
+
+    def make(number: int, text: str) -> Any:
+        return passage(f"{number:03}", text, [(f"N{number}", "of", text)], document=f"d{number}", embed_model=EMBED)
+
+    gone = [make(n, f"kiwi harvest report {n}") for n in range(60)]
+    kept = [make(100, "kiwi bird of the island"), *(make(101 + n, f"plum jam recipe {n}") for n in range(9))]
+    replaced = [make(n, f"engine manual {n}") for n in range(60)] if how == "replace" else []
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, bm25_avg_len=60.0)
+    store.add([*gone, *kept])
+    if how == "delete":
+        store.delete_nodes([node.node_id for node in gone])
+    elif how == "replace":
+        await store.async_add(replaced)
+    elif how == "delete documents":
+        for node in gone:
+            await store.adelete(node.ref_doc_id or "")
+    else:
+        words = MetadataFilter(key="doc_id", value=[f"d{n}" for n in range(60)], operator=FilterOperator.IN)
+        store.delete_nodes(filters=MetadataFilters(filters=[words]))
+    fresh = GeARVectorStore.from_path(tmp_path / "fresh", embed_model=EMBED, bm25_avg_len=60.0)
+    fresh.add([*replaced, *kept])
+    asked = VectorStoreQuery(query_str="plum or kiwi?", mode=VectorStoreQueryMode.SPARSE, similarity_top_k=20)
+    found, expected = store.query(asked), fresh.query(asked)
+    assert found.ids == expected.ids and found.ids[0] == "100"
+    assert found.similarities == pytest.approx(expected.similarities)
+    assert (await store.aquery(asked)).similarities == found.similarities
+    vector = EMBED.get_query_embedding("kiwi")
+    for request in (
+        AlignPassages(["plum or kiwi?"], 20),
+        SearchLists("plum or kiwi?", vector, [VectorStoreQueryMode.SPARSE], 20),
+    ):
+        (lists,) = store.answer(request)
+        assert [scored.node.node_id for scored in lists] == expected.ids
+    store.close()
+    assert store.query(asked).ids == found.ids, "opened anew"
+
+
+def test_words_of_facts_that_are_gone_no_longer_count(tmp_path: Path) -> None:
+    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    store.add([passage(f"p{n}", "x", [(f"Kiwi {n}", "of", "farm")], embed_model=EMBED) for n in range(60)])
+    store.add([passage(f"q{n}", "x", [(f"Plum {n}", "of", "farm")], embed_model=EMBED) for n in range(9)])
+    store.add([passage("r", "x", [("Kiwi bird", "of", "island")], embed_model=EMBED)])
+    store.delete_nodes([f"p{n}" for n in range(60)])
+    before = store.client.query_points(store.triple_collection_name, _ask("plum kiwi"), using="text-sparse-new").points
+    store.close()
+    after = store.client.query_points(store.triple_collection_name, _ask("plum kiwi"), using="text-sparse-new").points
+    assert [(point.id, round(point.score, 4)) for point in before] == [(p.id, round(p.score, 4)) for p in after]
+
+
+def _ask(text: str) -> SparseVector:
+    return make_encoder("english", 8.0).embed_query(text)

@@ -724,3 +724,22 @@ def test_vector_options_that_edge_would_ignore_are_refused(tmp_path: Path) -> No
     with pytest.raises(UnsupportedCall, match="`index="):
         edge.create_collection(NAME, VECTORS, {"sparse": sparse})
     assert not edge.collection_exists(NAME)
+
+
+@pytest.mark.parametrize("modifier", [models.Modifier.IDF, None])
+def test_sparse_search_counts_no_points_that_are_gone(
+    tmp_path: Path, points: list[models.PointStruct], modifier: models.Modifier | None
+) -> None:
+    edge, local = EdgeClient(tmp_path), QdrantClient(":memory:")
+    query = models.SparseVector(indices=list(range(30)), values=[1.0] * 30)
+    scores = []
+    for client in (edge, local):
+        sparse = {"sparse": models.SparseVectorParams(modifier=modifier)}
+        client.create_collection(NAME, vectors_config=VECTORS, sparse_vectors_config=sparse)
+        client.upsert(NAME, points=points, wait=True)
+        client.delete(NAME, [point.id for point in points[:80]], wait=True)
+        client.upsert(NAME, points=points[60:90], wait=True)
+        found = client.query_points(NAME, query, using="sparse", limit=100).points
+        scores.append({point.id: pytest.approx(point.score, abs=TOLERANCE * 10) for point in found})
+    assert scores[0] == {key: value.expected for key, value in scores[1].items()} and len(scores[0]) == 60
+    edge.close()
