@@ -61,7 +61,9 @@ def parse_file(path: Path, only_title: bool = False) -> tuple[str, list[str]]:
         text = read_text(path)
         page = read_html(text[:_HEAD] if only_title else text)
         title, texts = page.title, [] if only_title else [page.text]
-    return title, list(map(_calm, texts))
+    if sum(map(len, texts)) > MOST:
+        raise UnreadableFile(f"has more than {MOST // 10**6} million characters of text: split it")
+    return title[:_HEAD], list(map(_calm, texts))
 
 
 def _calm(text: str) -> str:
