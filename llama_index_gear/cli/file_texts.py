@@ -12,7 +12,7 @@ from llama_index_gear.cli.tables import TABLES, read_table
 from llama_index_gear.errors import repair_surrogates
 
 MOST = 100 * 10**6
-"""Bytes that a file may have."""
+"""Bytes that a file may have, and characters of its text."""
 
 
 def read_text(path: Path) -> str:
@@ -42,11 +42,15 @@ def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
     ending = path.suffix.lower()
     if ending in CONVERTED:
         found = convert(path, MOST)
-        return found.title, found.texts, found.titles
-    texts, titles = ([_read_table(path, ending)], []) if ending in TABLES else _read_records(path, ending)
-    if reason := explain_no_sentences("\n\n".join(texts)):
-        raise NoText(reason)
-    return "", texts, titles
+        title, texts, titles = found.title, found.texts, found.titles
+    else:
+        title = ""
+        texts, titles = ([_read_table(path, ending)], []) if ending in TABLES else _read_records(path, ending)
+        if reason := explain_no_sentences("\n\n".join(texts)):
+            raise NoText(reason)
+    if sum(map(len, texts)) > MOST:
+        raise UnreadableFile(f"has more than {MOST // 10**6} million characters of text: split it")
+    return title, texts, titles
 
 
 def _read_source(path: Path) -> str:

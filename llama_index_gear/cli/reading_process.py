@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from llama_index_gear.cli.messages import name_file, show_line, show_messages
+from llama_index_gear.cli.messages import name_file, shorten_line, show_line, show_messages
 from llama_index_gear.cli.regular_files import NoText, UnreadableFile
 
 SECONDS = 60.0
@@ -176,7 +176,7 @@ def _answer(read: Callable[..., Any], path: Path, name: str, options: dict[str, 
                 cause: BaseException = error
                 while cause.__cause__ is not None:
                     cause = cause.__cause__
-                answer["error"] = f"{type(cause).__name__}: {cause}"
+                answer["error"] = shorten_line(f"{type(cause).__name__}: {cause}")
     return {**answer, "said": [line for line in said.getvalue().splitlines() if f": {name}: " in line]}
 
 

@@ -20,6 +20,7 @@ _PARAGRAPH = "\n\n\n"  # the mark at which LlamaIndex's SentenceSplitter divides
 _MAX_ROW = 500
 """Characters of a sentence of several cells: fewer than a passage has, so that it is cut between cells."""
 _MAX_NAME = 6  # words of a column's name
+_MAX_NAME_LENGTH = 100  # characters of it: each row repeats it
 _NO_NAME = re.compile(r"[@:/]|\d[.,]\d")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
@@ -132,7 +133,10 @@ def _is_head(rows: Sequence[Sequence[str]]) -> bool:
 def _is_column(name: str) -> bool:
     has_letters = any(map(str.isalpha, name))
     return bool(_YEAR.fullmatch(name)) or (
-        has_letters and len(name.split()) <= _MAX_NAME and not _NO_NAME.search(name.rstrip(":"))
+        has_letters
+        and len(name) <= _MAX_NAME_LENGTH
+        and len(name.split()) <= _MAX_NAME
+        and not _NO_NAME.search(name.rstrip(":"))
     )
 
 

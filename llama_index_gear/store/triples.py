@@ -85,7 +85,7 @@ class TripleReads:
         must = build_conditions(filters, under=METADATA)
         while left:
             asked = left[:_KEYS]
-            ends = [_match_end(key) for key in asked]
+            ends: list[Any] = [_match_end(key) for key in asked]
             points, offset = yield from self.collections.page_flow(
                 self.collections.triples,
                 models.Filter(must=must, should=ends),

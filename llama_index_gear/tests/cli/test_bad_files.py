@@ -42,7 +42,7 @@ def parse(path, only_title=False):
     if "nest" in text:
         return parse(path)
     if "fail" in text:
-        raise ValueError("no page")
+        raise ValueError("no page" if len(text) < 9 else text * 10_000)
     if "empty" in text:
         raise NoText("nothing in it")
     print("a line of a library")
@@ -230,6 +230,24 @@ def test_what_nests_without_end_is_a_text_or_is_named(run: Runner, docs: Path, t
     (tmp_path / "s" / "index.json").write_text(json.dumps({"embed_model": "x", "files": ""})[:-1] + ', "x": ' + nested)
     damaged = run("index", "docs", "--store", "s")
     assert damaged.code == 1 and "s/index.json is damaged: delete s" in damaged.err and damaged.err.count("\n") == 1
+
+
+def test_what_a_parser_says_is_bounded(tmp_path: Path, parser: str) -> None:
+    (tmp_path / "page").write_text("fail at length")
+    with ReadingProcess(parser) as process, pytest.raises(UnreadableFile) as raised:
+        process.read(tmp_path / "page", "page")
+    assert len(str(raised.value)) <= 300
+
+
+def test_a_small_file_that_grows_when_it_is_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table repeats the names of its columns in each row, but no name that is a text."""
+    (tmp_path / "a.csv").write_text("name,city\n" + "Ada,Basel\n" * 200)
+    assert "name: Ada; city: Basel." in file_texts.parse_file(tmp_path / "a.csv")[1][0]
+    monkeypatch.setattr(file_texts, "MOST", 3_000)
+    with pytest.raises(UnreadableFile, match="characters of text: split it"):
+        file_texts.parse_file(tmp_path / "a.csv")
+    (tmp_path / "b.csv").write_text(f"{'a' * 1_000},b\n" + "1,x\n" * 100)
+    assert len(file_texts.parse_file(tmp_path / "b.csv")[1][0]) < 3_000
 
 
 def test_marks_without_end_are_stored_as_they_are(run: Runner, docs: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -14,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli import serving, shared_store, store_folder
+from llama_index_gear.cli import indexing, models, serving, shared_store, store_folder
+from llama_index_gear.cli import main as cli_main
 from llama_index_gear.cli.main import main
 from llama_index_gear.cli.store_note import read_note
 from llama_index_gear.errors import StoreLockedError
-from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 fcntl = pytest.importorskip("fcntl", reason="Windows locks no folders")
 
@@ -33,7 +36,7 @@ def lock_outside(*places: Path) -> Iterator[Callable[[], None]]:
     """Lock folders or files as another process does, until the block ends or what it gets is called."""
     descriptors = [os.open(place, os.O_RDONLY) for place in places]
     for descriptor in descriptors:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def unlock() -> None:
         while descriptors:
@@ -120,6 +123,98 @@ def test_a_command_does_not_wait_for_ever(
         refused = run("ask", QUESTION, "--store", "s", "--llm", "none")
     assert refused.code == 1 and "repeat it when that has ended (process " in refused.err
     assert "waited for 0.2 s)" in refused.err
+
+
+def reply_after(work: Callable[[], object]) -> Callable[[str], str]:
+    """A model's reply, before which something is done once, as by another process meanwhile."""
+    works = [work]
+
+    def reply(prompt: str) -> str:
+        if works:
+            works.pop()()
+        words = prompt.rsplit("\n#####\n", 2)[1].split()
+        return json.dumps({"entities": [], "triples": [[words[0], "is told of in", words[-1]]]})
+
+    return reply
+
+
+def add_document(folder: Path, document: str) -> None:
+    """Store a document as a client's `add` does."""
+    node = TextNode(id_=f"{document}-0", text="A client's note on toys.")
+    node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=document)
+    with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
+        store.add(store.embed_model([node]))
+
+
+def test_while_a_model_extracts_others_have_the_folder_and_what_they_store_stays(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document that meets a file's fails the file, also if it is stored between the plan and the batch."""
+    run("index", "docs", "--store", "s")
+    (tmp_path / "docs" / "toys.txt").write_text("Lego makes toys.")
+    held: list[bool] = []
+
+    def work() -> None:
+        with lock_outside(tmp_path / "s"):  # it would raise if the command had the folder
+            held.append(False)
+        add_document(tmp_path / "s", "toys.txt")
+
+    monkeypatch.setattr(models, "open_llm", lambda name, **_: ScriptedLLM(otherwise=reply_after(work)))
+    done = run("index", "docs", "--store", "s", "--llm", "any")
+    assert held == [False] and done.code == 1 and "4 files, 4 passages: 4 new" in done.out
+    assert "failed: toys.txt: the store has a document 'toys.txt' that is of no file" in done.err
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+        assert store.get_nodes(["toys.txt-0"])[0].get_content() == "A client's note on toys." and store.check().ok
+
+
+def test_between_two_batches_who_waits_has_a_turn(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "_BATCH", 1)
+    run("index", "docs", "--store", "s")
+    for path in docs.rglob("*.*"):
+        path.write_text(f"{path.read_text()} It is known.")
+    turns: list[int] = []
+    monkeypatch.setattr(store_folder, "is_awaited", lambda folder: True)
+    give = store_folder.FolderTurn.give
+
+    def note(self: store_folder.FolderTurn) -> None:
+        give(self)
+        with lock_outside(tmp_path / "s"):
+            turns.append(1)
+
+    monkeypatch.setattr(store_folder.FolderTurn, "give", note)
+    done = run("index", "docs", "--store", "s")
+    assert done.code == 0 and "4 new or changed" in done.out and len(turns) >= 4
+
+
+def test_of_two_runs_that_fill_a_store_the_later_waits_though_the_first_has_left_the_folder(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("index", "docs", "--store", "s")
+    monkeypatch.setattr(store_folder, "_TOLD_AFTER", 0.1)
+    monkeypatch.setattr(store_folder, "_WAIT", 0.1)
+    with lock_outside(tmp_path / "s" / ".filler"):
+        refused = run("index", "docs", "--store", "s")
+        asked = run("ask", QUESTION, "--store", "s", "--llm", "none")
+    assert refused.code == 1 and "waiting for another process that has the store open (process " in refused.err
+    assert asked.code == 0 and run("index", "docs", "--store", "s").code == 0
+
+
+def test_questions_at_a_prompt_leave_the_folder_between_them(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("index", "docs", "--store", "s")
+    free: list[bool] = []
+
+    def type_questions() -> Iterator[str]:
+        for _ in range(2):
+            with lock_outside(tmp_path / "s"):
+                free.append(True)
+            yield QUESTION
+
+    monkeypatch.setattr(cli_main, "read_questions", type_questions)
+    assert run("ask", "--store", "s", "--llm", "none").code == 0 and free == [True, True]
 
 
 @pytest.fixture

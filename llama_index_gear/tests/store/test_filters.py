@@ -556,7 +556,7 @@ def test_what_matches_everything_deletes_nothing(make: Callable[..., GeARVectorS
     deletes, collections = store._deletes, store._collections
     for flow in (
         collections.delete_flow(store.collection_name, match_),
-        deletes._delete_flow(match_, match_),
+        collections.delete_flow(store.triple_collection_name, match_),
         deletes._delete_matching_flow(None, [match_, match_]),
         deletes._delete_matching_flow(None, [SOME, match_]),
         deletes._delete_matching_flow(None, [match_, SOME]),

@@ -660,7 +660,7 @@ def test_linked_names_are_hidden_however_few_are_asked_for_at_once(
     monkeypatch.setattr("llama_index_gear.store.triples._ENDS", 2)
     draw = random.Random(seed)
     names = [f"N{number}" for number in range(12)]
-    facts = [tuple(draw.sample(names, 2)) for _ in range(20)]
+    facts = [(one, other) for one, other in (draw.sample(names, 2) for _ in range(20))]
     years = [draw.choice([1, 2, 3]) for _ in facts]
     store = make_linked(make, facts, years)
     present = sorted({name for fact in facts for name in fact})

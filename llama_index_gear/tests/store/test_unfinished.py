@@ -226,13 +226,18 @@ def test_a_store_of_an_earlier_version_is_in_order_and_gets_the_index(
     with open_store(tmp_path) as store:
         assert UNFINISHED not in store.client.get_collection(store.triple_collection_name).payload_schema
         assert store.check().ok
-        for name in ("create_payload_index", "scroll"):
+
+        def note(name: str) -> Callable[..., Any]:
             method = getattr(store.client, name)
-            monkeypatch.setattr(
-                store.client,
-                name,
-                lambda *given, _do=method, **options: (calls.append(_do.__name__), _do(*given, **options))[1],
-            )
+
+            def call(*given: Any, **options: Any) -> Any:
+                calls.append(name)
+                return method(*given, **options)
+
+            return call
+
+        for name in ("create_payload_index", "scroll"):
+            monkeypatch.setattr(store.client, name, note(name))
         for _ in range(2):
             asyncio.run(store.aanswer(FinishWrites())) if is_async else store.answer(FinishWrites())
         assert calls == ["create_payload_index", "scroll", "scroll"]

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from qdrant_client.http import models
@@ -374,7 +374,7 @@ def test_a_close_that_fails_leaves_neither_other_shards_open_nor_the_folder_lock
         shards = client._shards._open_shards
         name = list(shards)[number]
         shards[name].shard.close()
-        shards[name] = shards[name]._replace(shard=Broken())
+        shards[name] = shards[name]._replace(shard=cast("Any", Broken()))
         with pytest.raises(OSError, match="no space left"):
             client.close()
         assert not client._shards._open_shards and not is_locked(tmp_path)
