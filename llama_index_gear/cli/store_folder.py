@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,7 +107,8 @@ class NotedStore(GeARVectorStore):
     @property
     def probe(self) -> Vector | None:
         """The embedding model's vector of the known text, if it was compared with the note's."""
-        return self._probe
+        probe: Vector | None = self._probe
+        return probe
 
     def take_turn(self, turn: FolderTurn, check: Callable[[], object], probe: Vector | None) -> None:
         """Have a turn at the folder, which may be given to others; `check` refuses what they made of it."""
@@ -286,6 +287,11 @@ def require_store(folder: Path) -> None:
     """
     if not _holds_store(folder):
         raise explain_no_store(folder)
+
+
+def load_once() -> Callable[[str], BaseEmbedding]:
+    """Return a function that loads embedding models by name, each once: for a command that opens a store often."""
+    return cache(load_embedding)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from llama_index_gear.cli import main as cli_main
 from llama_index_gear.cli.main import main
 from llama_index_gear.cli.store_note import read_note
 from llama_index_gear.errors import StoreLockedError
+from llama_index_gear.store.embedded.folder_lock import alock_folder
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 fcntl = pytest.importorskip("fcntl", reason="Windows locks no folders")
@@ -257,7 +258,7 @@ async def test_tools_that_are_called_together_wait_as_long_as_one(
 ) -> None:
     """Each waits for its own time, not one after the other for the time of each."""
     waited: list[float] = []
-    wait = shared_store.alock_folder
+    wait = alock_folder
 
     async def note(folder: Path, seconds: float) -> Any:
         waited.append(seconds)
