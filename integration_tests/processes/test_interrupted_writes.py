@@ -114,6 +114,7 @@ def run_interrupted(work: Callable[[], object], delay: float, again: float) -> b
             raise
         return True
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # again: the second interrupt may have come before the first one did it
         signal.signal(signal.SIGALRM, before)
     return False
 
