@@ -22,15 +22,16 @@ from llama_index_gear.testing import WordEmbedding
 
 QUESTION = "On what date did the language first run whose designer worked for Richard Feynman?"
 SERVE = """
-import sys
+import signal, sys
 from llama_index_gear.cli import main, serving
 from llama_index_gear.testing import WordEmbedding
 
-def load_embedding(name):  # in place of PyTorch, which takes seconds; and some libraries print as they load
+def load_embedding(name):  # in place of a model, which takes seconds; and some libraries print as they load
     print("loading", name)
     return WordEmbedding()
 
 serving.load_embedding = load_embedding
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
 sys.exit(main.main())
 """
 STEP = '{"needed": [1], "facts": [], "answerable": true, "answer": "Cambridge"}'
