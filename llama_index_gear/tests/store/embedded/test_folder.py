@@ -561,9 +561,9 @@ from llama_index_gear.testing.store_contract import passage
 embed = WordEmbedding(16)
 with GeARVectorStore.from_path(sys.argv[1], embed_model=embed) as store:
     try:
-        for start in range(0, 640, 16):
-            numbers = range(start, start + 16)
-            store.add([passage(f"p{n}", "x" * 800_000, [(f"E{n}", "is", "B")], embed_model=embed) for n in numbers])
+        for start in range(0, 6400, 64):
+            numbers = range(start, start + 64)
+            store.add([passage(f"p{n}", "x" * 80_000, [(f"E{n}", "is", "B")], embed_model=embed) for n in numbers])
     except StoreError as error:
         print(error)
 """
@@ -577,7 +577,7 @@ def test_a_disk_that_fills_up_ends_no_process(disk: Path) -> None:
     with GeARVectorStore.from_path(disk, embed_model=EMBED) as store:
         report = store.check()
         assert store.repair().ok
-    assert report.passages >= 64 and report.incomplete == report.outdated == ()  # triples come before their passage
+    assert report.passages >= 640 and report.incomplete == report.outdated == ()  # triples come before their passage
 
 
 def test_a_read_only_disk_is_said_in_plain_words(disk: Path) -> None:
