@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from weakref import finalize
@@ -71,7 +72,7 @@ class OpenShards:
         with self.lock:
             self.check()
             try:
-                self._folder_lock = next((claim.lock for claim in self._claims.values()), None)
+                self._folder_lock = next(map(attrgetter("lock"), self._claims.values()), None)
                 if self._folder_lock is None:
                     self._folder_lock = lock_folder(self._path, make=make)
                 yield
