@@ -254,6 +254,7 @@ async def test_processes_on_one_folder_end_as_one_alone(tmp_path: Path, monkeypa
     tools = serving.StoreTools(twin)
     for name, text in documents.items():
         await tools.add(text, name, name)
+    await tools.finish()
     with GeARVectorStore.from_path(twin, embed_model=EMBED) as opened:
         opened.add([make_node(number, version) for number, version in told[2]["state"].items()])
     ours, theirs = dump(store), dump(twin)

@@ -11,7 +11,7 @@ import sys
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -272,7 +272,7 @@ def ask(
     from llama_index_gear import RankingWeights
     from llama_index_gear.cli import asking
     from llama_index_gear.cli.models import open_llm
-    from llama_index_gear.cli.store_folder import load_embedding, open_store
+    from llama_index_gear.cli.store_folder import load_once, open_store
 
     model = open_llm(llm)
     if page is not None and model is None:
@@ -289,7 +289,7 @@ def ask(
                 f"--weights takes a file from `compare --fit`; {weights_file}: {error}"
             ) from error
 
-    load = cache(load_embedding)
+    load = load_once()
 
     def answer(asked: str) -> asking.Answer:
         with open_store(store_folder, embed, load=load) as store:

@@ -88,10 +88,10 @@ def _shorten_error(message: str) -> str:
     return shorten_line(escape_line(" ".join(message.split())), _ERROR)
 
 
-async def _bound_errors(context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+async def _bound_errors(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
     """Handle a message; shorten what its error says: a client's own words may be in it, of a method, say."""
     try:
-        return await call_next(context)
+        return await call_next(ctx)
     except MCPError as error:
         raise MCPError(error.code, _shorten_error(error.message), _shorten_data(error.data)) from error
     except ValidationError:  # the SDK says no more than that the arguments are wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -98,16 +98,22 @@ class NotedStore(GeARVectorStore):
     _refuse_store: Any = PrivateAttr(default=None)
     _turns: int = PrivateAttr(default=0)
     _probe: Any = PrivateAttr(default=None)
+    _passes_turns: bool = PrivateAttr(default=False)
 
     @property
     def turns(self) -> int:
         """How often others had the folder since the store was opened: what was read before may be otherwise now."""
         return self._turns
 
+    def pass_turns(self) -> None:
+        """Pass the turn after each `add` from now on: for who adds a batch after the other, and knows no turns."""
+        self._passes_turns = True
+
     @property
     def probe(self) -> Vector | None:
         """The embedding model's vector of the known text, if it was compared with the note's."""
-        return self._probe
+        probe: Vector | None = self._probe
+        return probe
 
     def take_turn(self, turn: FolderTurn, check: Callable[[], object], probe: Vector | None) -> None:
         """Have a turn at the folder, which may be given to others; `check` refuses what they made of it."""
@@ -123,13 +129,18 @@ class NotedStore(GeARVectorStore):
             write_note(self._folder, self._note)
 
     def add(self, nodes: Sequence[BaseNode], **options: Any) -> list[str]:
-        """Write the note, and store passages. Then whoever waits for the folder has a turn."""
+        """Write the note, and store passages. Then whoever waits has a turn, if that is wanted."""
         self.write_note()
         stored = super().add(nodes, **options)
+        if self._passes_turns:
+            self.pass_turn()
+        return stored
+
+    def pass_turn(self) -> None:
+        """Let whoever waits for the folder have a turn; see `leave_folder`."""
         if self._turn is not None and self._turn.is_awaited:
             with self.leave_folder():
                 pass
-        return stored
 
     @contextmanager
     def leave_folder(self) -> Iterator[None]:
@@ -286,6 +297,11 @@ def require_store(folder: Path) -> None:
     """
     if not _holds_store(folder):
         raise explain_no_store(folder)
+
+
+def load_once() -> Callable[[str], BaseEmbedding]:
+    """Return a function that loads embedding models by name, each once: for a command that opens a store often."""
+    return cache(load_embedding)
 
 
 @contextmanager
