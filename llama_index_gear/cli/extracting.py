@@ -168,6 +168,7 @@ def extract_collection(
         check_llm(store, folder, options.llm)
         if isinstance(extractor, WatchedExtractor):
             echo(f"to extract: {theirs.estimate(store, extractor, moved=moved)}", err=True)
+        store.pass_turns()
         with leave_folder(store), tell_paid(extractor):
             return theirs.extract_to(store, extractor, moved=moved, show_progress=True)
 

@@ -118,6 +118,8 @@ class IndexPlan:
             turns = self.store.turns
             for start in range(0, len(self.candidates), _BATCH):
                 nodes = self.candidates[start : start + _BATCH]
+                if start:
+                    self.store.pass_turn()
                 extracted = self.extractor(self._leave_out_refused(nodes))
                 if self.store.turns != turns:
                     turns = self.store.turns

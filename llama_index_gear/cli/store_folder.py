@@ -98,11 +98,16 @@ class NotedStore(GeARVectorStore):
     _refuse_store: Any = PrivateAttr(default=None)
     _turns: int = PrivateAttr(default=0)
     _probe: Any = PrivateAttr(default=None)
+    _passes_turns: bool = PrivateAttr(default=False)
 
     @property
     def turns(self) -> int:
         """How often others had the folder since the store was opened: what was read before may be otherwise now."""
         return self._turns
+
+    def pass_turns(self) -> None:
+        """Pass the turn after each `add` from now on: for who adds a batch after the other, and knows no turns."""
+        self._passes_turns = True
 
     @property
     def probe(self) -> Vector | None:
@@ -124,13 +129,18 @@ class NotedStore(GeARVectorStore):
             write_note(self._folder, self._note)
 
     def add(self, nodes: Sequence[BaseNode], **options: Any) -> list[str]:
-        """Write the note, and store passages. Then whoever waits for the folder has a turn."""
+        """Write the note, and store passages. Then whoever waits has a turn, if that is wanted."""
         self.write_note()
         stored = super().add(nodes, **options)
+        if self._passes_turns:
+            self.pass_turn()
+        return stored
+
+    def pass_turn(self) -> None:
+        """Let whoever waits for the folder have a turn; see `leave_folder`."""
         if self._turn is not None and self._turn.is_awaited:
             with self.leave_folder():
                 pass
-        return stored
 
     @contextmanager
     def leave_folder(self) -> Iterator[None]:
