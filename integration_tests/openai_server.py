@@ -228,7 +228,7 @@ class OpenAIServer:
         """The lines of a batch's input file."""
         with self._lock:
             content = self._files[self._batches[batch_id]["input_file_id"]]
-        return [json.loads(line) for line in content.strip().split("\n")]
+        return [json.loads(line) for line in content.strip().split(b"\n")]
 
     def end_batches(self, status: str = "completed", answered: int | None = None, error: str | None = None) -> None:
         """End all batches that are under way: by script and `answer`, in reverse order.

@@ -433,7 +433,7 @@ def _fill(target: edge.EdgeShard, source: edge.EdgeShard) -> None:
         while has_more:
             request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=True, with_vector=True)
             records, offset = source.scroll(request)
-            points = [edge.Point(record.id, record.vector, record.payload) for record in records]
+            points = [edge.Point(record.id, record.vector or {}, record.payload) for record in records]
             target.update(edge.UpdateOperation.upsert_points(points))
             has_more = offset is not None
     finally:

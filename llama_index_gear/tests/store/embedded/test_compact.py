@@ -123,7 +123,7 @@ def test_a_process_that_is_killed_leaves_the_collection_whole(
         if step.endswith("rename"):
             dying.setattr(Path, "rename", rename)
         elif step == "rmtree":
-            dying.setattr(edge_folder.shutil, "rmtree", kill)
+            dying.setattr(shutil, "rmtree", kill)
         else:
             place = "client._fill" if step == "build" else "shards.OpenShards.close"
             dying.setattr(f"llama_index_gear.store.embedded.{place}", kill)
@@ -171,5 +171,5 @@ def test_an_index_of_a_tenant_stays_one(tmp_path: Path) -> None:
             client.upsert("c", points)
         assert client.compact("c")
         with client._shards.hold():
-            index = client._shard("c").info().payload_schema["who"]
+            index: Any = client._shard("c").info().payload_schema["who"]
         assert index.params.is_tenant and client.count("c").count == 40
