@@ -7,6 +7,7 @@ Markdown of all else.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -57,6 +58,7 @@ class FolderReader(BaseReader):
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
+    _ambiguous: frozenset[str] = frozenset()
     _site: tuple[frozenset[str], Furniture] | None = None
     _process: ReadingProcess | None = None
 
@@ -98,6 +100,9 @@ class FolderReader(BaseReader):
                 if not name.startswith(".") and name not in left_out and Path(root, name).resolve() != without
             ]
             files += [Path(root, name) for name in names if not name.startswith(".") and name not in left_out]
+        self._ambiguous = frozenset()
+        spellings = Counter(map(self._name, files))
+        self._ambiguous = frozenset(name for name, number in spellings.items() if number > 1)
         return sorted(files)
 
     def keeps(self, file: str) -> bool:
@@ -194,10 +199,12 @@ class FolderReader(BaseReader):
     def _name(self, path: Path) -> str:
         """Return the path of a file below the folder, in its one spelling: systems write the same letters differently.
 
-        Bytes that are no UTF-8 are escaped.
+        Where the folder has two files of one spelling, each keeps its own. Bytes that are no UTF-8 are escaped.
         """
         name = path.relative_to(self.folder).as_posix()
-        return unify_spelling(name if is_whole(name) else os.fsencode(name).decode("utf-8", "backslashreplace"))
+        name = name if is_whole(name) else os.fsencode(name).decode("utf-8", "backslashreplace")
+        spelling = unify_spelling(name)
+        return name if spelling in self._ambiguous else spelling
 
     def _note(self, name: str, error: OSError | UnreadableFile) -> None:
         """Note why a file can't be read."""

@@ -59,7 +59,7 @@ from llama_index_gear.store.copy import (
     route_flow,
 )
 from llama_index_gear.store.deletes import StoreDeletes
-from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient, compact
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.neighborhood import MAX_TRIPLES, GraphPages
@@ -684,7 +684,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         report = yield from self._checks.repair_flow(reembed)
         if isinstance(self.client, EdgeClient):
             for name in (self.collection_name, self.triple_collection_name):
-                yield from ask(RunFunction(partial(self.client.compact, name)))
+                yield from ask(RunFunction(partial(compact, self.client, name)))
         return report
 
     @contextmanager

@@ -210,36 +210,6 @@ class EdgeClient(BoundToProcess):
             schema = getattr(edge.PayloadSchemaType, models.PayloadSchemaType(field_schema).value.capitalize())
         self._update(collection_name, edge.UpdateOperation.create_field_index(field_name, schema))
 
-    def compact(self, collection_name: str) -> bool:
-        """Write a collection anew if most of its folder is of points that were replaced or deleted.
-
-        The engine gives nothing of them back, nor of its log, not even when it is closed. It takes about as long as
-        loading the points did, and room on the disk for them.
-
-        Returns:
-            True if it was written anew. False if it is not worth it, or there is no such collection.
-
-        Raises:
-            StoreError: the disk has too little room; nothing is changed.
-
-        """
-        with self._shards.hold():
-            if not self._exists(collection_name):
-                return False
-            shard, folder = self._shard(collection_name), self._folder(collection_name)
-            config = to_config(edge_folder.read_config(folder))
-            sample, _ = shard.scroll(edge.ScrollRequest(limit=_SAMPLE, with_payload=True, with_vector=True))
-            expected = estimate_disk([from_record(record) for record in sample], shard.info().points_count)
-            if config is None or edge_folder.measure(folder) < _MOST_TIMES * expected + _NO_WASTE:
-                return False
-            edge_folder.check_room(self.path, lambda: 2 * expected)
-            edge_folder.replace(
-                folder,
-                lambda draft: call_engine(lambda: _fill(edge.EdgeShard.create(draft, config), shard), folder),
-                lambda: self._shards.close(collection_name),
-            )
-        return True
-
     # -- points --------------------------------------------------------------------------------------------------
 
     def upsert(
@@ -422,6 +392,37 @@ class EdgeClient(BoundToProcess):
             shard = self._shard(collection_name)
             edge_folder.check_room(self.path, size)
             shard.update(operation)
+
+
+def compact(client: EdgeClient, collection_name: str) -> bool:
+    """Write a collection anew if most of its folder is of points that were replaced or deleted.
+
+    The engine gives nothing of them back, nor the end of its log, not even when it is closed. It takes about as long as
+    loading the points did, and room on the disk for them.
+
+    Returns:
+        True if it was written anew. False if it is not worth it, or there is no such collection.
+
+    Raises:
+        StoreError: the disk has too little room; nothing is changed.
+
+    """
+    with client._shards.hold():
+        if not client._exists(collection_name):
+            return False
+        shard, folder = client._shard(collection_name), client._folder(collection_name)
+        config = to_config(edge_folder.read_config(folder))
+        sample, _ = shard.scroll(edge.ScrollRequest(limit=_SAMPLE, with_payload=True, with_vector=True))
+        expected = estimate_disk([from_record(record) for record in sample], shard.info().points_count)
+        if config is None or edge_folder.measure(folder) < _MOST_TIMES * expected + _NO_WASTE:
+            return False
+        edge_folder.check_room(client.path, lambda: 2 * expected)
+        edge_folder.replace(
+            folder,
+            lambda draft: call_engine(lambda: _fill(edge.EdgeShard.create(draft, config), shard), folder),
+            lambda: client._shards.close(collection_name),
+        )
+    return True
 
 
 def _fill(target: edge.EdgeShard, source: edge.EdgeShard) -> None:

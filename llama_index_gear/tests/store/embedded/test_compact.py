@@ -14,7 +14,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import StoreError
 from llama_index_gear.store.embedded import folder as edge_folder
-from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient, compact
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import contents, passage
@@ -77,7 +77,7 @@ async def test_repair_gives_back_what_replaced_passages_took(tmp_path: Path, edi
     fresh.close()
     once, least = measure(tmp_path / "store"), measure(tmp_path / "fresh")
     assert size["gear"] > 5 * once["gear"] and once["gear"] < 1.5 * least["gear"]
-    assert not any(store.client.compact(name) for name in (*NAMES, "none")), "nothing is left to be gained"
+    assert not any(compact(store.client, name) for name in (*NAMES, "none")), "nothing is left to be gained"
     assert sorted(place.name for place in (tmp_path / "store").iterdir()) == list(NAMES)
     store.add(draw(41))
     assert store.check().ok
@@ -127,7 +127,7 @@ def test_a_process_that_is_killed_leaves_the_collection_whole(
         else:
             place = "client._fill" if step == "build" else "shards.OpenShards.close"
             dying.setattr(f"llama_index_gear.store.embedded.{place}", kill)
-        store.client.compact("gear")
+        compact(store.client, "gear")
     store.client.close()
     with EdgeClient(folder) as client:
         again = GeARVectorStore(client=client, embed_model=EMBED, bm25_avg_len=60.0)
@@ -145,7 +145,7 @@ def test_without_room_nothing_is_changed(tmp_path: Path, edited: Path, monkeypat
     before, size = contents(store), measure(folder)
     monkeypatch.setattr(edge_folder, "free_space", lambda folder: edge_folder.RESERVE + 1000)
     with pytest.raises(StoreError, match="MiB free"):
-        store.client.compact("gear")
+        compact(store.client, "gear")
     monkeypatch.undo()
     assert contents(store) == before and measure(folder) == size
 
@@ -156,7 +156,7 @@ def test_a_collection_with_settings_of_another_program_is_left_as_it_is(tmp_path
     store.close()
     config = folder / "gear" / "edge_config.json"
     config.write_text(config.read_text("utf-8").replace('"size":32', '"size":32,"on_disk":true'), "utf-8")
-    assert not store.client.compact("gear") and store.client.compact("gear_triples")
+    assert not compact(store.client, "gear") and compact(store.client, "gear_triples")
 
 
 def test_an_index_of_a_tenant_stays_one(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_an_index_of_a_tenant_stays_one(tmp_path: Path) -> None:
                 models.PointStruct(id=n, vector=[1.0, n], payload={"who": "me", "text": "x" * 3_000}) for n in range(40)
             ]
             client.upsert("c", points)
-        assert client.compact("c")
+        assert compact(client, "c")
         with client._shards.hold():
             index: Any = client._shard("c").info().payload_schema["who"]
         assert index.params.is_tenant and client.count("c").count == 40
