@@ -46,10 +46,10 @@ def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
     else:
         title = ""
         texts, titles = ([_read_table(path, ending)], []) if ending in TABLES else _read_records(path, ending)
-        if reason := explain_no_sentences("\n\n".join(texts)):
-            raise NoText(reason)
     if sum(map(len, texts)) > MOST:
         raise UnreadableFile(f"has more than {MOST // 10**6} million characters of text: split it")
+    if ending not in CONVERTED and (reason := explain_no_sentences("\n\n".join(texts))):
+        raise NoText(reason)
     return title, texts, titles
 
 

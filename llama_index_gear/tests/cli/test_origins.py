@@ -53,6 +53,7 @@ async def test_a_document_that_a_client_added_is_left_alone_and_the_file_of_its_
 ) -> None:
     tools = serving.StoreTools(folder)
     await tools.add(NOTE, "Minutes", "minutes.md")
+    await tools.finish()
     before = read(folder)
     (docs / "minutes.md").write_text("# Minutes\n\nTo be written.")
     (docs / "new.txt").write_text("Ada Lovelace wrote to Charles Babbage.")
@@ -66,6 +67,7 @@ async def test_a_document_that_a_client_added_is_left_alone_and_the_file_of_its_
     after = read(folder)
     assert after.pop("new.txt-0")[1] == "new.txt" and after == before, "the other files are indexed"
     await tools.delete("minutes.md")
+    await tools.finish()
     assert run("index", "docs", "--store", "s").code == 0
     assert {one for name, one in read(folder).items() if name.startswith("minutes")} == {
         ("minutes.md", "minutes.md", "# Minutes\n\nTo be written.")
@@ -121,6 +123,7 @@ async def test_a_file_with_pages_and_a_file_or_a_document_that_is_named_like_one
     for name in ("a.pdf", "a.pdf#1"):
         with pytest.raises(ArgumentError, match="is a file: change the file"):
             await tools.add("Eve.", "Eve", name)
+    await tools.finish()
     (docs / "a.pdf").rename(docs / "b.pdf")
     assert run("index", "docs", "--store", "s").code == 0, "a file that is gone is in nobody's way"
     assert read(folder)["a.pdf#2-0"][1:] == ("a.pdf#2", "Cid met Dan.")
@@ -143,6 +146,7 @@ async def test_names_that_look_alike_are_documents_of_their_own(run: Runner, fol
         await tools.delete("x-0")
     with pytest.raises(ArgumentError, match="is of another document: take another id than 'x-0-0'"):
         await tools.add("Eve.", "Eve", "x-0-0")
+    await tools.finish()
     assert read(folder) == stored
 
 
@@ -153,6 +157,7 @@ async def test_a_tenant_s_document_is_left_alone_by_a_file(
     run("index", "docs", "--store", "s")
     tools = serving.StoreTools(tmp_path / "s", tenant=("customer", "acme"))
     await tools.add("The plan of acme.", "Plan", "plan.md")
+    await tools.finish()
     (docs / "plan.md").write_text("The plan of nobody.")
     said = run("index", "docs", "--store", "s")
     assert said.code == 1 and "failed: plan.md: " in said.err
@@ -160,13 +165,16 @@ async def test_a_tenant_s_document_is_left_alone_by_a_file(
     other = serving.StoreTools(tmp_path / "s", tenant=("customer", "zeta"))
     with pytest.raises(ArgumentError, match="cannot be taken"):
         await other.add("The plan of zeta.", "Plan", "plan.md")
+    await other.finish()
     assert read(tmp_path / "s")["plan.md-0"][2] == "The plan of acme."
 
 
 @pytest.mark.parametrize("origin", ["client", "file"])
 async def test_a_collection_s_passage_overwrites_none_of_another_origin(folder: Path, origin: str) -> None:
     node_id = "Lego.txt-0" if origin == "file" else "minutes-0"
-    await serving.StoreTools(folder).add("Ann Lee signed.", "Minutes", "minutes")
+    tools = serving.StoreTools(folder)
+    await tools.add("Ann Lee signed.", "Minutes", "minutes")
+    await tools.finish()
     before = read(folder)
     node = TextNode(id_=node_id, text="Eve has a diary.")
     vector = WordEmbedding().get_text_embedding(node.text)
