@@ -77,10 +77,10 @@ def list_writes(version: int) -> dict[str, Write]:
 def is_of_interrupt(error: BaseException | None) -> bool:
     """Tell whether an error is an interrupt or was made of one.
 
-    asyncio makes a RuntimeError of it while it closes a loop, and pydantic an error of serialization where it calls
-    Python.
+    asyncio makes a RuntimeError of it while it closes a loop and a CancelledError before it counts interrupts, and
+    pydantic an error of serialization where it calls Python.
     """
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+    while error is not None and not isinstance(error, KeyboardInterrupt | asyncio.CancelledError):
         error = error.__cause__ or error.__context__
     return error is not None
 
