@@ -357,7 +357,7 @@ def test_a_server_that_answers_no_call_is_called_once(
 ) -> None:
     run("index", "docs", "--store", "s")
     server.status, server.body, server.seconds = status, body, seconds
-    monkeypatch.setattr(models, "_TIMEOUT", 0.5)
+    monkeypatch.setattr(models, "_TIMEOUT", 0.5 if seconds else 30.0)
     failed = run("index", "docs", "--store", "s", "--llm", "any")
     last = failed.err.splitlines()[-1]
     assert failed.code == 1 and said in last and f"://…@127.0.0.1:{server.server_port}/v1 (OPENAI_BASE_URL)" in last

@@ -202,6 +202,7 @@ async def test_an_id_may_be_spelled_in_decomposed_letters(run: Runner, folder: P
         assert refused.startswith("'Größe.txt' is a file")
         for id in ("Mu\u0308he", "Mühe"):
             await session.call("add", text=f"{id} lies in Victoria.", title="M", id=id)
+            await session.close_store()
             assert sum(text.endswith("Victoria.") for text in read(folder).values()) == 1
         _, data = await session.call("explain", question=QUESTION, id="Mu\u0308he-0")
         assert data["passage"]["id"] == "Mühe-0"
