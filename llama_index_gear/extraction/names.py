@@ -96,7 +96,8 @@ def find_names(text: str, title: str, sentences: Sequence[Sentence]) -> list[lis
 class _Encoded:
     """A sentence whose words have kinds, as letters of `_NAME`, and cores without the punctuation around them."""
 
-    def __init__(self, sentence: Sentence, text: str) -> None:
+    def __init__(self, sentence: Sentence, bold_text: str) -> None:
+        """Take a sentence and the passage's text, or "" if nothing in it is bold."""
         self.words, self.form = sentence.words, sentence.form
         self.linked = list(_find_linked(sentence)) if sentence.links else []
         classified = [_classify_word(word) for word in self.words]
@@ -112,8 +113,8 @@ class _Encoded:
         self.first = next((n for n, core in enumerate(self.cores) if core and n >= sentence.stamp), 0)
         self.bold = {
             place
-            for place, (start, _) in enumerate(sentence.places if "**" in text else ())
-            if text[start - 2 : start] == "**" and self.cores[place].lower() in IMPERATIVES
+            for place, (start, _) in enumerate(sentence.places if bold_text else ())
+            if bold_text[start - 2 : start] == "**" and self.cores[place].lower() in IMPERATIVES
         }
         """Where bold text begins with an imperative, as the label of a button ("select **Open folder**")."""
 
@@ -157,7 +158,8 @@ class _Passage:
         self.function_words: Collection[str] = FUNCTION_WORDS
         if self.is_german or self.language is not None:
             self.function_words = german.FUNCTION_WORDS if self.language is None else self.language.openers
-        self.sentences = [_Encoded(sentence, text) for sentence in sentences]
+        bold_text = text if "**" in text else ""
+        self.sentences = [_Encoded(sentence, bold_text) for sentence in sentences]
         for sentence in self.sentences:
             if sentence.form is Form.CODE:
                 sentence.kinds = [
