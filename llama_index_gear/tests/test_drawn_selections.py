@@ -21,7 +21,7 @@ from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
-DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "200"))
+DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
 QUESTION = "Where does the father of Ann live"
 TEXTS = ["Ann has a father, who is Bob", "Bob lives in Rome", "Rome lies in Italy", "Cheese is made of milk", "Tea"]

@@ -5,7 +5,7 @@ CPython runs a signal's handler when a function of Python begins, when a call ha
 as that of the call that has returned, a tracer's as that of the next instruction: where another handler of exceptions
 is in charge of this one, the tracer is silent.)
 
-A write is interrupted at every eleventh moment; `GEAR_STRIDE=1` interrupts it at each.
+A write is interrupted at every 23rd moment; `GEAR_STRIDE=1` interrupts it at each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
 from llama_index_gear.trace.trace import Trace, run_traced, take_trace
 
-STRIDE = int(os.environ.get("GEAR_STRIDE", "11"))
+STRIDE = int(os.environ.get("GEAR_STRIDE", "23"))
 Result = TypeVar("Result")
 
 PACKAGE = Path(llama_index_gear.__file__).parent
@@ -246,7 +246,7 @@ def test_a_second_interrupt_while_the_first_is_dealt_with_leaves_no_claim_either
         write(stores)
     met = 0
     rng = random.Random(name)
-    for moment in rng.sample(range(1, undisturbed.moments + 1), max(10, 120 // STRIDE)):
+    for moment in rng.sample(range(1, undisturbed.moments + 1), max(6, 120 // STRIDE)):
         for second in itertools.count(1):
             stores.written()
             with interrupt_block(moment, second) as interrupts:

@@ -25,7 +25,7 @@ from llama_index_gear.llm.replies import MAX_REPLY_LENGTH
 from llama_index_gear.llm.selection import parse_selection
 from llama_index_gear.requests import Reply
 
-DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "200"))
+DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
 PASSAGES = [("Ada knows Bob.", "Ada"), ("Bob knows Cid.", "Bob"), ("Cid knows Ada.", "Cid")]

@@ -175,7 +175,7 @@ def read_checked(folder: Path) -> Contents:
 
 @pytest.mark.parametrize(
     ("call", "moments"),
-    [("ingest", 8), ("update", 8), ("delete", 6), ("clear", 4), ("pipeline", 5), ("pipeline again", 5)],
+    [("ingest", 5), ("update", 5), ("delete", 4), ("clear", 3), ("pipeline", 3), ("pipeline again", 3)],
 )
 def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
     tmp_path: Path, call: str, moments: int

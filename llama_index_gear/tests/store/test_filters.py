@@ -44,7 +44,7 @@ from llama_index_gear.testing.store_contract import contents, passage
 EMBED = WordEmbedding()
 O = FilterOperator  # noqa: E741 - it stands in tables
 AND, OR, NOT = FilterCondition.AND, FilterCondition.OR, FilterCondition.NOT
-CALLS, SEED = int(os.environ.get("GEAR_FILTER_CALLS", "150")), int(os.environ.get("GEAR_FILTER_SEED", "22"))
+CALLS, SEED = int(os.environ.get("GEAR_FILTER_CALLS", "100")), int(os.environ.get("GEAR_FILTER_SEED", "22"))
 
 
 def is_(key: str, value: Any = None, operator: FilterOperator = O.EQ) -> MetadataFilter:
@@ -298,8 +298,8 @@ def test_a_key_names_a_field_and_a_path(make: Callable[..., GeARVectorStore], ke
             table += [path, {**path, key: "x"}, {**put("x", steps), key: value}]
     nodes = {f"n{n}": make_stone(f"n{n}", metadata) for n, metadata in enumerate(table)}
     store.add(list(nodes.values()))
-    for operator, value in QUESTIONS:
-        for condition in (AND, NOT):
+    for number, (operator, value) in enumerate(QUESTIONS):
+        for condition in (AND, NOT)[number % 2 :: 2] if number % 3 else (AND, NOT):
             filters = group_filters(condition, is_(key, value, operator))
             wanted = {node_id for node_id, node in nodes.items() if holds(filters, node.metadata)}
             assert {node.node_id for node in store.get_nodes(filters=filters)} == wanted, filters
@@ -453,7 +453,7 @@ def test_filters_as_deep_as_a_server_reads_them(make: Callable[..., GeARVectorSt
 @pytest.mark.parametrize("is_indexed", [True, False])
 def test_floats_are_what_was_stored_also_when_the_store_is_opened_again(tmp_path: Path, is_indexed: bool) -> None:
     rng = random.Random(500)
-    drawn = [rng.random() * 10.0 ** rng.choice((0, 0, 0, -200, -9, 9, 200)) * rng.choice((1, -1)) for _ in range(500)]
+    drawn = [rng.random() * 10.0 ** rng.choice((0, 0, 0, -200, -9, 9, 200)) * rng.choice((1, -1)) for _ in range(200)]
     numbers = {f"n{n}": number for n, number in enumerate(drawn)}
     indexes = [{"field_name": "f", "field_schema": "float"}] if is_indexed else []
     store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, payload_indexes=indexes)

@@ -297,7 +297,7 @@ def test_no_forbidden_passage_triple_or_name_leaves_the_store(
 
 
 @pytest.mark.parametrize("bound", [True, False])
-@settings(DRAWN, max_examples=3)
+@settings(DRAWN, max_examples=2)
 @given(seed=SEEDS)
 def test_no_other_tenant_s_passage_triple_or_name_leaves_the_store(
     graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, bound: bool, seed: int

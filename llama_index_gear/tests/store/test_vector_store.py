@@ -6,6 +6,7 @@ import random
 import threading
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -98,13 +99,31 @@ def memory_maker() -> Iterator[MakeStore]:
         store.close()
 
 
+IS_SHORT = os.environ.get("GEAR_MODES") != "all"
+"""Each test of the contract in one mode on one engine, and in the other mode on the other."""
+
+
+def list_modes(test: str, *, is_embedded: bool) -> list[str]:
+    """Return the modes of a test of the contract on an engine."""
+    modes = ["sync", "async"]
+    return [modes[(zlib.crc32(test.encode()) + is_embedded) % 2]] if IS_SHORT else modes
+
+
 class TestOnEdge(StoreContract):
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        if "mode" in metafunc.fixturenames:
+            metafunc.parametrize("mode", list_modes(metafunc.function.__name__, is_embedded=True))
+
     @pytest.fixture
     def make_store(self, tmp_path: Path) -> Iterator[MakeStore]:
         yield from edge_maker(tmp_path)
 
 
 class TestInMemory(StoreContract):
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        if "mode" in metafunc.fixturenames:
+            metafunc.parametrize("mode", list_modes(metafunc.function.__name__, is_embedded=False))
+
     many_triples = 2_100  # local Qdrant reads every payload in Python
 
     @pytest.fixture

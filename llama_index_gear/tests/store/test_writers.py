@@ -32,7 +32,7 @@ from llama_index_gear.testing.store_contract import passage
 EMBED = WordEmbedding(8)
 SWITCHES = None if os.environ.get("GEAR_SWITCHES") == "all" else int(os.environ.get("GEAR_SWITCHES", "1"))
 """How often a writer is left for another before it has ended, at most; "all": as often as possible."""
-DRAWN = int(os.environ.get("GEAR_DRAWN", "100"))
+DRAWN = int(os.environ.get("GEAR_DRAWN", "40"))
 """Number of random orders of three writers; of those with a kill a tenth, for each pair of writers."""
 _POINT_METHODS = {"scroll", "retrieve", "count", "upsert", "delete", "batch_update_points", "query_batch_points"}
 

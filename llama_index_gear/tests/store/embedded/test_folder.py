@@ -569,6 +569,7 @@ with GeARVectorStore.from_path(sys.argv[1], embed_model=embed) as store:
 """
 
 
+@pytest.mark.long
 def test_a_disk_that_fills_up_ends_no_process(disk: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FILL, disk], capture_output=True, text=True)
     assert done.returncode == 0, done
