@@ -113,7 +113,11 @@ async def test_add_and_delete_say_one_line(hostile: tuple[Path, random.Random]) 
             await tools.add("Max Born lived in Basel.", draw(source) + "x", hidden)
         name = "".join(one for one in draw(source) if one.isprintable()) + f"n{number}"
         written = await tools.add(f"Max Born {draw(source)}", draw(source) + "x", name)
-        assert written.document == unify_spelling(name) and count(written.format())[1:] == (0, 0) and "\n" not in written.format()
+        assert (
+            written.document == unify_spelling(name)
+            and count(written.format())[1:] == (0, 0)
+            and "\n" not in written.format()
+        )
         assert (await tools.delete(name)).deleted == written.added
 
 

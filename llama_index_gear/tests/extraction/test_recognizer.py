@@ -158,10 +158,14 @@ def test_what_cannot_be_called_is_refused(recognizer: Any) -> None:
 
 
 @pytest.mark.parametrize("recognizer", [some_names, Pipeline()], ids=["function", "pipeline"])
-def test_it_is_pickled_and_copied_and_works_in_other_processes(recognizer: Any) -> None:
+def test_it_is_pickled_and_copied(recognizer: Any) -> None:
     extractor = MentionTripleExtractor(recognizer=recognizer, title_key="name")
     for again in (pickle.loads(pickle.dumps(extractor)), copy.deepcopy(extractor)):
         assert again == extractor and again.extract(TEXT, "T") == extractor.extract(TEXT, "T")
+
+
+def test_it_works_in_other_processes() -> None:
+    extractor = MentionTripleExtractor(recognizer=Pipeline(), title_key="name")
     nodes = [TextNode(id_=str(number), text=TEXT, metadata={"name": f"T{number}"}) for number in range(3)]
     pipeline = IngestionPipeline(transformations=[extractor], disable_cache=True)
     alone, together = pipeline.run(nodes=nodes), pipeline.run(nodes=nodes, num_workers=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,18 @@ SERVER = os.environ.get("QDRANT_URL")
 Change = Callable[[Any], Any]
 
 
-@pytest.fixture(params=["edge", "memory", *(["server"] if SERVER else [])])
+ENGINES = ["edge", "memory", *(["server"] if SERVER else [])]
+
+
+def name_cases(tampers: Mapping[str, Any]) -> Any:
+    """Have each change made on an engine, the next on the other; on a server all of them."""
+    cases = [(ENGINES[number % 2], change) for number, change in enumerate(tampers)]
+    return pytest.mark.parametrize(
+        ("store", "name"), [*cases, *(("server", change) for change in tampers if SERVER)], indirect=["store"]
+    )
+
+
+@pytest.fixture(params=ENGINES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GeARVectorStore]:
     """A store with documents, tenants and a link."""
     client: Any
@@ -215,14 +226,14 @@ def require_mended(store: GeARVectorStore, tamper: Callable[[], None]) -> None:
     assert search(store) == found
 
 
-@pytest.mark.parametrize("tamper", TRIPLES.values(), ids=TRIPLES.keys())
-def test_a_changed_triple_is_seen_and_mended(store: GeARVectorStore, tamper: tuple[Change, Change]) -> None:
-    require_mended(store, lambda: change(store, store.triple_collection_name, FACT_ID, *tamper))
+@name_cases(TRIPLES)
+def test_a_changed_triple_is_seen_and_mended(store: GeARVectorStore, name: str) -> None:
+    require_mended(store, lambda: change(store, store.triple_collection_name, FACT_ID, *TRIPLES[name]))
 
 
-@pytest.mark.parametrize("tamper", PASSAGES.values(), ids=PASSAGES.keys())
-def test_a_changed_passage_is_seen_and_mended(store: GeARVectorStore, tamper: tuple[Change, Change]) -> None:
-    require_mended(store, lambda: change(store, store.collection_name, PASSAGE_ID, *tamper))
+@name_cases(PASSAGES)
+def test_a_changed_passage_is_seen_and_mended(store: GeARVectorStore, name: str) -> None:
+    require_mended(store, lambda: change(store, store.collection_name, PASSAGE_ID, *PASSAGES[name]))
 
 
 def test_a_triple_that_is_gone_or_there_twice_is_seen_and_mended(store: GeARVectorStore) -> None:

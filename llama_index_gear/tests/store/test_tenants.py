@@ -282,7 +282,7 @@ def test_without_filters_every_way_leads_to_marks(
     assert {"llama_index_gear.retrievers.base", "llama_index_gear.extraction.reporting"} <= loggers
 
 
-@settings(DRAWN, max_examples=8)
+@settings(DRAWN, max_examples=4)
 @given(seed=SEEDS, only=filters())
 def test_no_forbidden_passage_triple_or_name_leaves_the_store(
     graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int, only: MetadataFilters

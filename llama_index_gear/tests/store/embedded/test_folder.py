@@ -23,6 +23,7 @@ from llama_index_gear.testing.store_contract import passage
 
 EMBED = WordEmbedding(16)
 NAME = "points"
+STEP = int(os.environ.get("GEAR_STEP", "3"))  # moments between two interrupts
 ENGINE = Path(edge_folder.__file__).parent
 VECTORS = {"v": models.VectorParams(size=4, distance=models.Distance.COSINE)}
 SPARSE = {"s": models.SparseVectorParams()}
@@ -410,7 +411,7 @@ def test_a_delete_can_be_interrupted_anywhere(tmp_path: Path, is_open: bool) -> 
         assert client.count(NAME).count == 1
         if not is_open:
             client.close()
-        moment += 1
+        moment += STEP
         error = run_interrupted(lambda: client.delete_collection(NAME), moment)  # the traceback stays, as in a notebook
         if error is None:
             break
@@ -421,7 +422,7 @@ def test_a_delete_can_be_interrupted_anywhere(tmp_path: Path, is_open: bool) -> 
 def test_a_creation_can_be_interrupted_anywhere(tmp_path: Path) -> None:
     client, moment = EdgeClient(tmp_path), 0
     while True:
-        moment += 1
+        moment += STEP
         error = run_interrupted(lambda: create(client), moment)
         if error is None:
             break
