@@ -52,7 +52,7 @@ Change = Callable[[Any], Any]
 ENGINES = ["edge", "memory", *(["server"] if SERVER else [])]
 
 
-def name_cases(tampers: Mapping[str, Any]) -> Any:
+def name_cases(tampers: Mapping[str, Any]) -> pytest.MarkDecorator:
     """Have each change made on an engine, the next on the other; on a server all of them."""
     cases = [(ENGINES[number % 2], change) for number, change in enumerate(tampers)]
     return pytest.mark.parametrize(

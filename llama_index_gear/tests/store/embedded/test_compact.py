@@ -55,7 +55,9 @@ def open_store(folder: Path, edited: Path | None = None) -> GeARVectorStore:
 def measure(folder: Path) -> dict[str, int]:
     """Return how many bytes of a store's collections are not zero: how much of the rest is kept, the disk decides."""
     files = {name: [path for path in (folder / name).rglob("*") if path.is_file()] for name in NAMES}
-    return {name: sum(np.count_nonzero(np.fromfile(path, np.uint8)) for path in paths) for name, paths in files.items()}
+    return {
+        name: sum(int(np.count_nonzero(np.fromfile(path, np.uint8))) for path in paths) for name, paths in files.items()
+    }
 
 
 def describe(store: GeARVectorStore) -> list[Any]:
