@@ -14,7 +14,11 @@ from llama_index_gear.retrievers.rank_bm25 import words
 
 def search(texts: list[str], question: str) -> list[tuple[str, float]]:
     """Return text and score of each passage that is found."""
-    retriever = RankBM25Retriever([TextNode(id_=str(n), text=text) for n, text in enumerate(texts)])
+    nodes = [
+        TextNode(id_=str(n), text=text, metadata={"place": n}, excluded_embed_metadata_keys=["place"])  # no two alike
+        for n, text in enumerate(texts)
+    ]
+    retriever = RankBM25Retriever(nodes)
     return [(found.node.get_content(), found.score or 0.0) for found in retriever.retrieve(question)]
 
 
