@@ -64,7 +64,7 @@ class SmolLM2(CustomLLM):
         inputs = self._tokenizer.apply_chat_template(
             chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
-        output = self._model.generate(**inputs, max_new_tokens=24, do_sample=False)
+        output = self._model.generate(**inputs, max_new_tokens=12, do_sample=False)
         return CompletionResponse(
             text=self._tokenizer.decode(output[0][inputs["input_ids"].shape[1] :], skip_special_tokens=True)
         )

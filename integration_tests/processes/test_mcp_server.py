@@ -95,7 +95,9 @@ def test_a_server_that_waits_for_its_client_can_be_ended(
 ) -> None:
     monkeypatch.setattr(store_folder, "load_embedding", lambda name: WordEmbedding())
     store = tmp_path / "store"
-    assert main(["index", str(EXAMPLES / "docs"), "--store", str(store)]) == 0
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "Max Born.txt").write_text("Max Born was born in Breslau.", "utf-8")
+    assert main(["index", str(tmp_path / "docs"), "--store", str(store)]) == 0
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     with subprocess.Popen(
         [sys.executable, "-c", SERVE, "mcp", "--store", str(store)],

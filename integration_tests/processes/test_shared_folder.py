@@ -35,7 +35,7 @@ from llama_index_gear.store.schema import REPLACED, WRITE
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import passage
 
-SECONDS = float(os.environ.get("GEAR_SECONDS", "10"))
+SECONDS = float(os.environ.get("GEAR_SECONDS", "6"))
 SEED = int(os.environ.get("GEAR_SEED", "0"))
 EMBED = WordEmbedding(32)
 FILES, DOCUMENTS, PASSAGES = 12, 6, 6

@@ -274,7 +274,7 @@ HOLDERS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.usefixtures("without_collector")
 @pytest.mark.parametrize("name", HOLDERS)
 def test_the_last_reference_closes(tmp_path: Path, name: str) -> None:
-    for _ in range(60 if name == "store" else 3):
+    for _ in range(20 if name == "store" else 2):
         holder = HOLDERS[name](tmp_path)  # StoreLockedError if the last one is still open
         del holder
 
