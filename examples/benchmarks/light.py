@@ -5,7 +5,7 @@
 Both runtimes embed the first passages of a data folder by turns, three times each, in batches of 32 as `index` does,
 and alone. The least processor seconds of each count. `--recall` fills a store with all passages by each runtime, with
 triples by rule, and asks it the questions by `GraphRetriever`. `--model` names a folder that both run; without it,
-`LightEmbedding` runs its own weights, and sentence-transformers those that the `dev` extra carries.
+`LightEmbedding` runs its own weights, and sentence-transformers those that the `long` extra carries.
 """
 
 from __future__ import annotations
