@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 from qdrant_client.http import models
 
+from llama_index_gear.errors import StoreError
 from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import PAGE, Collections
@@ -302,9 +303,21 @@ def build_retrieve(name: str, node_ids: Iterable[str]) -> QdrantCall:
 
 
 def read_named(node_ids: Iterable[str], points: Iterable[Any], field: str = WRITE) -> dict[str, str]:
-    """Read the writes that passages name, or replaced; those that name none are left out."""
+    """Read the writes that passages name, or replaced; those that name none are left out.
+
+    Raises:
+        StoreError: the name is no text: another program has written it.
+
+    """
     names = {point_id_of(node_id): node_id for node_id in node_ids}
-    return {names[str(point.id)]: point.payload[field] for point in points if (point.payload or {}).get(field)}
+    named = {}
+    for point in points:
+        if write := (point.payload or {}).get(field):
+            node_id = names[str(point.id)]
+            if not isinstance(write, str):
+                raise StoreError(f"the passage {node_id!r} has a {field} that is no text: call repair()")
+            named[node_id] = write
+    return named
 
 
 def match_left_over(

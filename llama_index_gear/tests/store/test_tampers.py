@@ -14,7 +14,7 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
-from llama_index_gear.errors import GeARError
+from llama_index_gear.errors import GeARError, StoreError
 from llama_index_gear.requests import FinishWrites, IncidentTriples, LinkTriples, NeighborTriples, PassageTriples
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import (
@@ -319,6 +319,16 @@ def test_what_is_damaged_and_marked_stops_no_writer(store: GeARVectorStore, name
         held = read_all(store)
         assert held[store.collection_name][PASSAGE_ID] == before[store.collection_name][PASSAGE_ID]
         assert "'call'" not in str(held)
+
+
+def test_a_passage_whose_write_is_no_text_is_named_by_who_would_replace_it(store: GeARVectorStore) -> None:
+    change(store, store.collection_name, PASSAGE_ID, having(**{WRITE: {"x": 1}}), same)
+    mine = store.for_tenant("me")
+    with pytest.raises(StoreError, match=r"'p-son' has a gear_write that is no text: call repair\(\)"):
+        store.add(mine.get_nodes(["p-son"]))
+    assert store.repair().ok
+    store.add(mine.get_nodes(["p-son"]))
+    assert store.check().ok
 
 
 def test_what_is_deleted_is_gone_where_a_point_is_damaged(store: GeARVectorStore) -> None:
