@@ -49,6 +49,8 @@ class FolderReader(BaseReader):
         skipped: path below the folder → why, of the files so far that have no text, or a format without a reader.
         failed: path below the folder → why, of the files and folders so far that could not be read.
         unread: paths below the folder of the files that an interrupt kept from being read.
+        vanished: paths below the folder of the files that were gone when they were to be read. `index` leaves what is
+            stored of them to its next run: the disk may have gone, and not they.
 
     """
 
@@ -58,6 +60,7 @@ class FolderReader(BaseReader):
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
+    vanished: set[str] = field(default_factory=set)
     _ambiguous: frozenset[str] = frozenset()
     _site: tuple[frozenset[str], Furniture] | None = None
     _process: ReadingProcess | None = None
@@ -107,7 +110,7 @@ class FolderReader(BaseReader):
 
     def keeps(self, file: str) -> bool:
         """Return True if a file, by its path below the folder, may still be as it was: it could not be read."""
-        missed = (self.skipped, self.failed, self.unread)
+        missed = (self.skipped, self.failed, self.unread, self.vanished)
         return any(name in names for name in (file, *_list_folders(file)) for names in missed)
 
     def leave(self, paths: Iterable[Path]) -> None:
@@ -134,7 +137,7 @@ class FolderReader(BaseReader):
                 raise UnreadableFile("its name is no UTF-8: rename it")
             stated, texts, titles = self._read_texts(path, name)
         except (OSError, UnreadableFile) as error:
-            self._note(name, error)
+            self._note(path, name, error)
             return []
         shared: frozenset[str] = frozenset()
         if path.suffix.lower() in HTML:
@@ -171,7 +174,7 @@ class FolderReader(BaseReader):
                 try:
                     title, texts, _ = self._read_texts(path, name)
                 except (OSError, UnreadableFile) as error:
-                    self._note(name, error)
+                    self._note(path, name, error)
                 else:
                     titles.append(title)
                     yield name, texts
@@ -206,8 +209,11 @@ class FolderReader(BaseReader):
         spelling = unify_spelling(name)
         return name if spelling in self._ambiguous else spelling
 
-    def _note(self, name: str, error: OSError | UnreadableFile) -> None:
+    def _note(self, path: Path, name: str, error: OSError | UnreadableFile) -> None:
         """Note why a file can't be read."""
+        if not os.path.lexists(path):
+            self.vanished.add(name)
+            return
         reason = " ".join(str(error.strerror if isinstance(error, OSError) else error).split())
         (self.skipped if isinstance(error, NoText) else self.failed)[name] = reason
 

@@ -153,6 +153,25 @@ def test_a_time_that_ends_just_after_the_answer_fails_no_other_file(
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("ending", ["txt", "html"])
+def test_a_file_that_goes_while_others_are_read_fails_no_run_and_is_deleted_by_the_next(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    (docs / f"z.{ending}").write_text("Ada met Bob in Basel.")
+    assert run("index", "docs", "--store", "s").code == 0
+    list_files = FolderReader.list_files
+
+    def list_and_delete(self: FolderReader) -> list[Path]:
+        paths = list_files(self)
+        (docs / f"z.{ending}").unlink(missing_ok=True)
+        return paths
+
+    monkeypatch.setattr(FolderReader, "list_files", list_and_delete)
+    done = run("index", "docs", "--store", "s")
+    assert (done.code, "failed" in done.err) == (0, False) and f"z.{ending}" in list_stored(tmp_path / "s")
+    assert run("index", "docs", "--store", "s").code == 0 and f"z.{ending}" not in list_stored(tmp_path / "s")
+
+
 def test_what_is_no_regular_file_is_not_waited_for(run: Runner, docs: Path, tmp_path: Path) -> None:
     for name in ("player.fifo", "player.html", "player.pdf"):
         os.mkfifo(docs / name)
