@@ -155,12 +155,19 @@ class Cluster:
             node.kill()
 
 
+_found = set[int]()
+
+
 def find_free_ports(count: int) -> list[int]:
-    """Find ports of loopback that nobody listens at."""
-    sockets = [socket.socket() for _ in range(count)]
-    for opened in sockets:
-        opened.bind(("127.0.0.1", 0))
-    ports = [opened.getsockname()[1] for opened in sockets]
+    """Find ports of loopback that nobody listens at, and that were not found before: who asked may listen later."""
+    sockets: list[socket.socket] = []
+    ports: list[int] = []
+    while len(ports) < count:
+        sockets.append(socket.socket())
+        sockets[-1].bind(("127.0.0.1", 0))
+        if (port := sockets[-1].getsockname()[1]) not in _found:
+            ports.append(port)
+    _found.update(ports)
     for opened in sockets:
         opened.close()
     return ports
