@@ -37,7 +37,7 @@ from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Citation, Explana
 from llama_index_gear.cli.shared_store import SharedStore
 from llama_index_gear.cli.store_folder import require_store
 from llama_index_gear.cli.store_note import choose_embedding, holds_collections, read_note
-from llama_index_gear.errors import ArgumentError, TenantError, check_counts
+from llama_index_gear.errors import ArgumentError, TenantError, check_counts, is_whole
 from llama_index_gear.llm.escaping import escape_name
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passage, read_title, shorten
 from llama_index_gear.requests import FinishWrites
@@ -144,6 +144,8 @@ class StoreTools:
             most = _ADDED if name == "text" else _NAME
             if not value.strip():
                 raise ArgumentError(f"{name} must not be empty")
+            if not is_whole(value):
+                raise ArgumentError(f"{name} holds half a character: leave it out")
             if len(value) > most:
                 raise ArgumentError(f"{name} has {len(value):,} characters, more than {most:,}: shorten or divide it")
         if escape_line(id) != id:

@@ -18,6 +18,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.cli import results, serving, shared_store, store_folder
 from llama_index_gear.cli.store_note import StoreNote, write_note
+from llama_index_gear.errors import ArgumentError
 from llama_index_gear.store import connection
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -188,6 +189,9 @@ async def test_a_document_is_added_replaced_and_deleted(run: Runner, folder: Pat
         assert "no document and no passage 'note'" in await session.fail("delete", id="note")
         assert await session.fail("add", text=" ", title="Lego", id="l") == "text must not be empty"
         assert "id has 1,001 characters" in await session.fail("add", text="Toys.", title="Lego", id=1_001 * "l")
+        for name in ("text", "title", "id"):
+            with pytest.raises(ArgumentError, match=f"{name} holds half a character"):
+                await session.tools.add(**{"text": "Toys.", "title": "Lego", "id": "l", name: "a\ud800"})
         await session.close_store()
         run("index", "docs", "--store", "s")
         refused = await session.fail("add", text="Toys.", title="Lego", id="Lego.txt")
