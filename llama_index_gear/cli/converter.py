@@ -24,7 +24,7 @@ from llama_index_gear.cli.tables import write_rows
 from llama_index_gear.errors import repair_surrogates
 
 EXTRA = "needs: pip install 'llama-index-gear[files]'"
-"""What to type where the converter is missing."""
+"""The command that brings the converter."""
 HTML = {".htm", ".html", ".xht", ".xhtml"}
 _MARKUP = {
     ".adoc": "text/asciidoc",
@@ -49,7 +49,7 @@ _ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
 """Matches what stands in front of a subject that was answered or sent on."""
 _STYLE = re.compile(rb"(?is)<style\b.*?</style\s*>|<!--.*?-->")
 _FURNITURE = ["footer", "[role=navigation]", "[role=contentinfo]", "[role=search]", ".headerlink", ".noprint"]
-"""What a browser shows on a page and is no part of its text."""
+"""Selectors of the parts of a page that a browser shows and that are none of its text."""
 _HTML_TITLE = re.compile(r"(?is)\A(?:(?!<body\b|<svg\b).)*?<title\b[^>]*>(.*?)</title>")
 _LOCAL_LINK = re.compile(r"\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n]*\")?\)")
 """Matches a link from one page of a site to another: its text names the page, and its file is no name."""

@@ -1,4 +1,4 @@
-"""What most pages of a site have in common: menus, footers, notices. It links each page to all."""
+"""Menus, footers, notices: lines that most pages of a site share. They would link each page to all."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class NotedStore(GeARVectorStore):
 
     @property
     def turns(self) -> int:
-        """How often others had the folder since the store was opened: what was read before may be otherwise now."""
+        """Number of times that others had the folder since the store was opened. What was read may be outdated then."""
         return self._turns
 
     def pass_turns(self) -> None:

@@ -41,6 +41,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 from llama_index.vector_stores.qdrant import QdrantVectorStore
+from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError, UnsupportedFilter
@@ -64,6 +65,7 @@ from llama_index_gear.requests import (
 )
 from llama_index_gear.store.aliases import AliasPair
 from llama_index_gear.store.filters import list_word_fields
+from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.store.schema import WRITE_FIELDS, point_id_of, to_node
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -90,6 +92,15 @@ def passage(
     )
     facts = [Triple(*fact) for fact in triples]
     return attach_triples(node, facts) if facts else node
+
+
+def make_process(client: QdrantClient, embed_model: BaseEmbedding) -> GeARVectorStore:
+    """Make a store as another process has it: with locks that it shares with nobody."""
+    store = GeARVectorStore(client=client, embed_model=embed_model)
+    store._locks = locks = PassageLocks()
+    store._collections.clear_count = lambda: locks.clear_count
+    store._bind_to(store._tenancy)
+    return store
 
 
 @dataclass(frozen=True, eq=False)

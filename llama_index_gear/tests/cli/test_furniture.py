@@ -1,4 +1,4 @@
-"""What the pages of a site share is no part of any of them."""
+"""Lines that the pages of a site share are no part of any of them."""
 
 from __future__ import annotations
 

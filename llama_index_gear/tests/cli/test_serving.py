@@ -353,7 +353,7 @@ async def test_errors_are_one_line_and_the_server_goes_on(folder: Path, tmp_path
 
 @pytest.mark.parametrize("request_of", ["resource", "prompt", "completion", "tool"])
 async def test_errors_outside_a_tool_are_bounded_too(notes: Path, request_of: str) -> None:
-    """What a client asks for is in them: names that it makes up."""
+    """They quote the names that a client makes up."""
     long = "x" * 100_000
     async with Session(notes) as session:
         client = session._client

@@ -1,4 +1,4 @@
-"""What opens a sentence: a name by evidence, not by its capital letter."""
+"""Words that open a sentence are names by evidence, not by their capital letter."""
 
 from __future__ import annotations
 

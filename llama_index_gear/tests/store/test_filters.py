@@ -299,7 +299,7 @@ def test_a_key_names_a_field_and_a_path(make: Callable[..., GeARVectorStore], ke
     nodes = {f"n{n}": make_stone(f"n{n}", metadata) for n, metadata in enumerate(table)}
     store.add(list(nodes.values()))
     for number, (operator, value) in enumerate(QUESTIONS):
-        for condition in (AND, NOT)[number % 2 :: 2]:
+        for condition in (AND, NOT)[(number + ODD.index(key)) % 2 :: 2]:  # of the next key, the other
             filters = group_filters(condition, is_(key, value, operator))
             wanted = {node_id for node_id, node in nodes.items() if holds(filters, node.metadata)}
             assert {node.node_id for node in store.get_nodes(filters=filters)} == wanted, filters

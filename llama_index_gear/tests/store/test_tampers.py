@@ -53,11 +53,15 @@ ENGINES = ["edge", "memory", *(["server"] if SERVER else [])]
 
 
 def name_cases(tampers: Mapping[str, Any]) -> pytest.MarkDecorator:
-    """Have each change made on an engine, the next on the other; on a server all of them."""
-    cases = [(ENGINES[number % 2], change) for number, change in enumerate(tampers)]
-    return pytest.mark.parametrize(
-        ("store", "name"), [*cases, *(("server", change) for change in tampers if SERVER)], indirect=["store"]
-    )
+    """Have each change made on an engine, the next on the other; on a server, and if `GEAR_MODES=all`, all of them."""
+    is_whole = os.environ.get("GEAR_MODES") == "all"
+    cases = [
+        (engine, change)
+        for number, change in enumerate(tampers)
+        for engine in ENGINES
+        if is_whole or engine in ("server", ENGINES[number % 2])
+    ]
+    return pytest.mark.parametrize(("store", "name"), cases, indirect=["store"])
 
 
 @pytest.fixture(params=ENGINES)

@@ -21,10 +21,9 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.requests import FinishWrites
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.schema import UNFINISHED, point_id_of
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import Contents, contents, passage
+from llama_index_gear.testing.store_contract import Contents, contents, make_process, passage
 
 EMBED = WordEmbedding(16)
 
@@ -301,13 +300,13 @@ def test_another_process_of_a_server_may_be_about_to_store_a_passage(
     client = QdrantClient(":memory:")
 
     def cut_at(flow: Any, is_there: Callable[[], bool]) -> None:
-        batch, other = next(flow), make_process(client)
+        batch, other = next(flow), make_process(client, EMBED)
         while not is_there():
             batch = flow.send([other._connection.answer(request) for request in batch])
 
-    store = make_process(client)
+    store = make_process(client, EMBED)
     store.add(OLD)
-    dead = [make_process(client), make_process(client)]
+    dead = [make_process(client, EMBED), make_process(client, EMBED)]
     cut_at(dead[0]._writes.add_flow(NEW), lambda: bool(list_marked(store)))
     cut_at(dead[1]._deletes.delete_document_flow("d-beside"), lambda: not store.get_nodes(["beside"]))
     assert set(store.check().orphaned) == {"r", "beside"}
@@ -326,7 +325,7 @@ def test_links_of_two_processes_of_a_server_at_once_are_whole(undo: bool) -> Non
     last = 0
     while True:
         client = QdrantClient(":memory:")
-        one, other = (make_process(client) for _ in range(2))
+        one, other = (make_process(client, EMBED) for _ in range(2))
         facts = [(name, "met", f"friend of {name}") for name in ("Ann", "Bea", "Cleo", "Dora")]
         one.add([passage("p", "Text.", facts, embed_model=EMBED)])
         one.link_aliases([("Ann", "Dora")])
@@ -348,12 +347,3 @@ def test_links_of_two_processes_of_a_server_at_once_are_whole(undo: bool) -> Non
         assert keys == {("bea", "cleo"), ("ann", "cleo"), *([] if undo else [("ann", "dora"), ("ann", "bea")])}, last
         last += 1
     assert last > 5
-
-
-def make_process(client: QdrantClient) -> GeARVectorStore:
-    """Make a store that knows nothing of the calls of another."""
-    store = GeARVectorStore(client=client, embed_model=EMBED)
-    store._locks = locks = PassageLocks()
-    store._collections.clear_count = lambda: locks.clear_count
-    store._bind_to(store._tenancy)
-    return store

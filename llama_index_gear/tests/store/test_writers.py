@@ -24,10 +24,9 @@ from qdrant_client import QdrantClient
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.copy import StoreRequest, copy_flow
-from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.testing.store_contract import make_process, passage
 
 EMBED = WordEmbedding(8)
 SWITCHES = None if os.environ.get("GEAR_SWITCHES") == "all" else int(os.environ.get("GEAR_SWITCHES", "1"))
@@ -35,15 +34,6 @@ SWITCHES = None if os.environ.get("GEAR_SWITCHES") == "all" else int(os.environ.
 DRAWN = int(os.environ.get("GEAR_DRAWN", "40"))
 """Number of random orders of three writers; of those with a kill a tenth, for each pair of writers."""
 _POINT_METHODS = {"scroll", "retrieve", "count", "upsert", "delete", "batch_update_points", "query_batch_points"}
-
-
-def make_process(client: QdrantClient) -> GeARVectorStore:
-    """Make a store as another process has it: with locks that it shares with nobody."""
-    store = GeARVectorStore(client=client, embed_model=EMBED)
-    store._locks = locks = PassageLocks()
-    store._collections.clear_count = lambda: locks.clear_count
-    store._bind_to(store._tenancy)
-    return store
 
 
 def make_node(name: str, *objects: str, node_id: str = "p") -> BaseNode:
@@ -114,7 +104,7 @@ def is_point_call(request: Any) -> bool:
 
 def write(make_flow: Callable[[GeARVectorStore], Any]) -> Writer:
     def begin(engines: Engines) -> Steps:
-        store = make_process(engines.client)
+        store = make_process(engines.client, EMBED)
         return Steps(make_flow(store), store._connection.answer)
 
     return begin
@@ -129,7 +119,7 @@ def copy(*, from_source: bool) -> Writer:
 
     def begin(engines: Engines) -> Steps:
         clients = (engines.source, engines.client) if from_source else (engines.client, engines.source)
-        source, target = map(make_process, clients)
+        source, target = (make_process(client, EMBED) for client in clients)
 
         def answer(sent: Any) -> Any:
             return (target if sent.to_target else source)._connection.answer(sent.request)
@@ -200,7 +190,7 @@ def prepare(case: Case) -> Engines:
     """Empty the engines, and store what is stored before."""
     engines = make_engines()
     for client, nodes in zip(engines, (case.stored, case.source), strict=True):
-        store = make_process(client)
+        store = make_process(client, EMBED)
         store.clear()
         store.add([*nodes, make_node("other", "Shared", node_id="other")])  # so that the collections are there
     return engines
@@ -213,13 +203,13 @@ def find_faults(report: StoreReport) -> list[str]:
 
 def judge(case: Case, engines: Engines) -> list[str]:
     """Name what is wrong with the end: faults that `check` finds, or another passage than one of those written."""
-    store = make_process(engines.client)
+    store = make_process(engines.client, EMBED)
     faults = find_faults(store.check(sample_size=0))
     found = store.get_nodes(["p"])
     version = found[0].metadata["version"] if found else None
     if version not in [end.metadata["version"] if end else None for end in case.ends]:
         faults.append(f"ends as {version}")
-    copied = make_process(engines.source).check(sample_size=0)
+    copied = make_process(engines.source, EMBED).check(sample_size=0)
     return [*faults, *(f"{fault} in the other store" for fault in find_faults(copied))]
 
 
@@ -344,4 +334,4 @@ def test_a_writer_that_dies_beside_another_leaves_whole_passages_and_what_repair
         faults = [fault for fault in end.faults if fault.split()[0] not in {"outdated", "orphaned", "unlinked"}]
         require_whole([End(end.order, faults)], f"{name}, seed {seed}")
         for client in make_engines():
-            assert make_process(client).repair().ok
+            assert make_process(client, EMBED).repair().ok
