@@ -381,6 +381,24 @@ def test_a_failed_call_replaces_nothing_and_a_reply_that_was_cut_off_replaces_wh
     assert collection.extract_to(store, GeARTripleExtractor(ScriptedLLM(otherwise=state_fact))).written == 3
 
 
+def test_what_another_process_stored_while_a_model_was_asked_is_looked_at_again(client: QdrantClient) -> None:
+    """Its triples were paid for, so those of calls that failed replace none, and none is counted as written."""
+    fill_raw(client)
+    begun: list[str] = []
+
+    def fail(prompt: str) -> str:
+        if not begun:
+            begun.append(prompt)
+            paid = GeARTripleExtractor(ScriptedLLM(otherwise=state_fact))
+            assert ExistingCollection("docs", client).extract_to(make_store(client), paid).written == 3
+        raise ValueError("no")
+
+    down = GeARTripleExtractor(ScriptedLLM(otherwise=fail), max_retries=0, num_workers=1)
+    store = make_store(client)
+    assert ExistingCollection("docs", client).extract_to(store, down).written == 0
+    assert [len(read_triples(node)) for node in store.get_nodes()] == [1, 1, 1] and store.check().ok
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_the_estimate_of_a_collection_is_what_the_run_then_takes(
     client: QdrantClient, monkeypatch: pytest.MonkeyPatch, mode: str
