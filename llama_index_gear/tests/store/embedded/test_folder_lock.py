@@ -334,6 +334,24 @@ def test_a_folder_that_is_replaced_as_it_is_locked_is_not_taken_for_the_new_one(
     assert lock is not None and is_locked(folder) and not is_locked(tmp_path / "earlier")
 
 
+def test_who_waits_to_fill_a_store_that_is_given_up_locks_the_file_that_stands_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run before has deleted the file of its lock: who has locked that one keeps nobody out."""
+    flock = fcntl.flock
+
+    def lock_late(descriptor: int, operation: int) -> None:
+        monkeypatch.undo()
+        folder_lock.drop_filler(tmp_path)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    lock = folder_lock.lock_filler(tmp_path, LIMIT)
+    assert lock is not None and lock.is_in_place
+    with pytest.raises(StoreLockedError):
+        folder_lock.lock_filler(tmp_path, 0)
+
+
 def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
