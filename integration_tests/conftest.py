@@ -32,9 +32,11 @@ LONG = {
 """Folders of long tests, and of the extra `long` what they import."""
 collect_ignore = [folder for folder, module in LONG.items() if find_spec(module) is None]
 
-# No test depends on how fast the machine is.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
+# No test depends on how fast the machine is, nor on chance; `pytest --hypothesis-profile=drawn` draws other examples.
+for name in ("steady", "drawn"):
+    unhurried = [HealthCheck.too_slow]
+    settings.register_profile(name, deadline=None, derandomize=name == "steady", suppress_health_check=unhurried)
+settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import random
 import resource
@@ -32,6 +31,7 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from llama_index_gear import GeARVectorStore, NaiveGERetriever, StoreReport, read_triples
 from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.processes import PROCESSES
 from llama_index_gear.testing.store_contract import contents, passage
 
 EMBED = WordEmbedding(64)
@@ -39,7 +39,6 @@ DOCUMENTS = 300  # at most
 PASSAGES = 4  # a document
 GROUPS = 10  # of documents, which a filter deletes together
 FIRST = 10  # actions before the first kill
-PROCESSES = multiprocessing.get_context("forkserver")
 State = dict[int, int]
 """Document → version."""
 
@@ -195,7 +194,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None, help="JSON file for the results")
     arguments = parser.parse_args()
-    PROCESSES.set_forkserver_preload(["llama_index_gear.testing.store_contract"])
     with tempfile.TemporaryDirectory() as scratch:
         folder, path = Path(scratch) / "store", Path(scratch) / "journal.jsonl"
         kills = []

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import multiprocessing
 import os
 import random
 import shutil
@@ -40,6 +39,7 @@ from llama_index_gear.cli.main import main
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing.processes import PROCESSES
 from llama_index_gear.testing.store_contract import Contents, contents, passage
 
 KILLS = int(os.environ.get("GEAR_KILLS", "10"))
@@ -49,13 +49,6 @@ EMBED = WordEmbedding(32)
 SECRET = "secretly"
 QUESTION = "Whom did Dora Diamant secretly marry, and who lived with Franz Kafka in Prague?"
 STEP = '{"needed": [1], "facts": [["Ada Orr", "knew", "Dora Diamant"]], "answerable": true, "answer": "Prague"}'
-PROCESSES = multiprocessing.get_context("forkserver") if hasattr(os, "fork") else multiprocessing.get_context()
-PROCESSES.set_forkserver_preload(
-    [
-        *("llama_index_gear.public", "llama_index_gear.testing.store_contract", "pytest", "nltk"),
-        *(f"llama_index_gear.cli.{name}" for name in ("main", "serving", "indexing", "extracting", "files")),
-    ]
-)
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that nobody can catch")
 
 # -- what is written ---------------------------------------------------------------------------------------------------

@@ -18,9 +18,11 @@ pytest.register_assert_rewrite(
     "llama_index_gear.testing.store_contract"
 )  # its failures are as readable as those of the tests
 
-# No test depends on how fast the machine is.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
+# No test depends on how fast the machine is, nor on chance; `pytest --hypothesis-profile=drawn` draws other examples.
+for name in ("steady", "drawn"):
+    unhurried = [HealthCheck.too_slow]
+    settings.register_profile(name, deadline=None, derandomize=name == "steady", suppress_health_check=unhurried)
+settings.load_profile("steady")
 
 LongestPause: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[float]]
 

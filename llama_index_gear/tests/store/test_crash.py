@@ -4,7 +4,6 @@ The call runs in a process of its own, whose client asks before each write. So a
 write, on slow machines too: before it, or a drawn time after it began, in it or in what follows.
 """
 
-import multiprocessing
 import random
 import shutil
 import time
@@ -25,16 +24,11 @@ from llama_index_gear.nodes import passage_id, read_triples
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.processes import PROCESSES
 from llama_index_gear.testing.store_contract import Contents, contents, passage
 
 SMALL = WordEmbedding(16)
 PASSAGES, DOCUMENTS = 24, 6
-
-# A server that has imported everything and opened nothing: its forks start in milliseconds, without Edge's threads.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    ["llama_index_gear.testing.fakes", "llama_index_gear.testing.store_contract", "llama_index.core.ingestion", "nltk"]
-)
 
 
 class AskingClient(EdgeClient):

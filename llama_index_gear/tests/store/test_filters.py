@@ -44,7 +44,7 @@ from llama_index_gear.testing.store_contract import contents, passage
 EMBED = WordEmbedding()
 O = FilterOperator  # noqa: E741 - it stands in tables
 AND, OR, NOT = FilterCondition.AND, FilterCondition.OR, FilterCondition.NOT
-CALLS, SEED = int(os.environ.get("GEAR_FILTER_CALLS", "100")), int(os.environ.get("GEAR_FILTER_SEED", "22"))
+CALLS, SEED = int(os.environ.get("GEAR_FILTER_CALLS", "50")), int(os.environ.get("GEAR_FILTER_SEED", "22"))
 
 
 def is_(key: str, value: Any = None, operator: FilterOperator = O.EQ) -> MetadataFilter:

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import multiprocessing
 import os
 import random
 import threading
@@ -60,6 +59,7 @@ from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import DENSE, point_id_of, read_passages
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.processes import PROCESSES
 from llama_index_gear.testing.store_contract import StoreContract, contents, passage
 from llama_index_gear.triple import Triple
 
@@ -704,10 +704,6 @@ def test_no_server_is_needed_to_construct(tmp_path: Path) -> None:
     client = QdrantClient(url="http://localhost:9", check_compatibility=False)
     GeARVectorStore(client=client, embed_model=EMBED)
     client.close()
-
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["llama_index_gear.testing.fakes"])
 
 
 def look_and_add(path: Path, report: Connection) -> None:

@@ -23,7 +23,7 @@ from llama_index_gear.testing.store_contract import passage
 
 EMBED = WordEmbedding(16)
 NAME = "points"
-STEP = int(os.environ.get("GEAR_STEP", "3"))  # moments between two interrupts
+STEP = int(os.environ.get("GEAR_STEP", "5"))  # moments between two interrupts
 ENGINE = Path(edge_folder.__file__).parent
 VECTORS = {"v": models.VectorParams(size=4, distance=models.Distance.COSINE)}
 SPARSE = {"s": models.SparseVectorParams()}
