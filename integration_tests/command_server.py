@@ -6,6 +6,7 @@ stdin, stdout and stderr.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,10 +16,12 @@ from pathlib import Path
 
 SERVER = """
 import json, os, socket, sys
+from pathlib import Path
+from kept_vectors import keep_vectors
 from llama_index_gear.cli import asking, comparing, indexing, main
 from llama_index_gear.embeddings import light
 
-with socket.socket(socket.AF_UNIX) as server:
+with keep_vectors(light.LightEmbedding, Path(sys.argv[2])), socket.socket(socket.AF_UNIX) as server:
     server.bind(sys.argv[1])
     server.listen()
     print("ready", flush=True)
@@ -55,15 +58,17 @@ with socket.socket(socket.AF_UNIX) as link:
 
 
 @contextmanager
-def serve_command(program: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """Write the program, which works while the context is open."""
+def serve_command(program: Path, environment: Mapping[str, str], vectors: Path) -> Iterator[None]:
+    """Write the program, which works while the context is open, and finds vectors in a folder."""
     with tempfile.TemporaryDirectory() as folder:  # of a short name: a socket's address has a hundred letters at most
         address = str(Path(folder, "server"))
         program.write_text(PROGRAM.format(python=sys.executable, address=address))
         program.chmod(0o755)
         # One thread: a fork has none of its parent's pools.
-        words = [sys.executable, "-c", SERVER, address]
-        with subprocess.Popen(words, env={**environment, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE) as server:
+        words = [sys.executable, "-c", SERVER, address, str(vectors)]
+        paths = os.pathsep.join([str(Path(__file__).parent), environment.get("PYTHONPATH", "")])
+        variables = {**environment, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+        with subprocess.Popen(words, env=variables, stdout=subprocess.PIPE) as server:
             try:
                 assert server.stdout is not None and server.stdout.readline() == b"ready\n"
                 yield

@@ -33,9 +33,9 @@ LONG = {
 collect_ignore = [folder for folder, module in LONG.items() if find_spec(module) is None]
 
 # No test depends on how fast the machine is, nor on chance; `pytest --hypothesis-profile=drawn` draws other examples.
-for name in ("steady", "drawn"):
-    unhurried = [HealthCheck.too_slow]
-    settings.register_profile(name, deadline=None, derandomize=name == "steady", suppress_health_check=unhurried)
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", UNHURRIED, derandomize=True, max_examples=40)
+settings.register_profile("drawn", UNHURRIED)
 settings.load_profile("steady")
 
 
@@ -52,10 +52,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def each_text_is_embedded_once() -> Iterator[None]:
-    """Keep the vectors for the tests that follow: nearly all of them embed the sample data."""
-    with keep_vectors(LightEmbedding):
-        yield
+def kept_vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of vectors that all processes of this run share: nearly all tests embed the sample data."""
+    run = tmp_path_factory.getbasetemp()
+    folder = (run.parent if "PYTEST_XDIST_WORKER" in os.environ else run) / "vectors"
+    with keep_vectors(LightEmbedding, folder):
+        yield folder
 
 
 @pytest.fixture(scope="session", autouse=True)

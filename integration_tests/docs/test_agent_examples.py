@@ -47,6 +47,7 @@ def test_the_example_with_t2rag(script: Script, filled: Path, tmp_path: Path) ->
     assert "[3] Virginia Tech Hokies men's basketball" in said
 
 
+@pytest.mark.long
 def test_the_example_with_wikidata(script: Script, tmp_path: Path) -> None:
     """The second run neither embeds passages nor loads triples again."""
     for written in (941, 0):

@@ -37,12 +37,12 @@ def make_environment(programs: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def shell(tmp_path_factory: pytest.TempPathFactory, kept_vectors: Path) -> Iterator[Shell]:
     folder = tmp_path_factory.mktemp("shell")
     (folder / "docs").symlink_to(EXAMPLES / "docs")
     (folder / "bin").mkdir()
     environment = make_environment(folder / "bin")
-    with serve_command(folder / "bin" / "llama-index-gear", environment):
+    with serve_command(folder / "bin" / "llama-index-gear", environment, kept_vectors):
         yield Shell(folder, environment)
 
 

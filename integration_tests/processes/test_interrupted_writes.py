@@ -30,7 +30,7 @@ from llama_index_gear import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import passage
 
-INTERRUPTS = int(os.environ.get("GEAR_INTERRUPTS", "30"))
+INTERRUPTS = int(os.environ.get("GEAR_INTERRUPTS", "20"))
 SEED = int(os.environ.get("GEAR_SEED", "0"))
 EMBED = WordEmbedding(16)
 DOCUMENTS, PASSAGES = 6, 4

@@ -66,6 +66,7 @@ def read_store(folder: Path) -> dict[str, str]:
         return {node.node_id: f"{node.get_content()} {node.metadata}" for node in store.get_nodes()}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that nobody can catch")
 def test_a_run_after_a_killed_one_does_what_is_left(tmp_path: Path) -> None:
     docs = tmp_path / "docs"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 
-PROCESSES = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
+PROCESSES = multiprocessing.get_context("forkserver") if hasattr(os, "fork") else multiprocessing.get_context("spawn")
 PROCESSES.set_forkserver_preload(
     [
         *("llama_index_gear.public", "llama_index_gear.testing.store_contract", "llama_index.core.ingestion"),

@@ -19,9 +19,9 @@ pytest.register_assert_rewrite(
 )  # its failures are as readable as those of the tests
 
 # No test depends on how fast the machine is, nor on chance; `pytest --hypothesis-profile=drawn` draws other examples.
-for name in ("steady", "drawn"):
-    unhurried = [HealthCheck.too_slow]
-    settings.register_profile(name, deadline=None, derandomize=name == "steady", suppress_health_check=unhurried)
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", UNHURRIED, derandomize=True, max_examples=40)
+settings.register_profile("drawn", UNHURRIED)
 settings.load_profile("steady")
 
 LongestPause: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[float]]

@@ -46,7 +46,8 @@ def copy_to(store: GeARVectorStore, folder: Path) -> int:
     return copied
 
 
-@pytest.mark.parametrize("call", [pytest.param(retry_failed, marks=pytest.mark.long), check, copy_to])
+@pytest.mark.long
+@pytest.mark.parametrize("call", [retry_failed, check, copy_to])
 def test_memory_does_not_grow_with_the_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[GeARVectorStore, Path], int]
 ) -> None:
