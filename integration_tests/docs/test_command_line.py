@@ -60,6 +60,7 @@ def test_the_readme_prints_what_it_shows(readme: list[tuple[str, str]]) -> None:
         assert printed == shown
 
 
+@pytest.mark.long
 def test_the_guide_runs(shell: Shell, readme: list[tuple[str, str]]) -> None:
     """After the README's commands, in the same folder: its first command is a second run of `index`."""
     text = (EXAMPLES / "guides" / "command_line.md").read_text("utf-8")

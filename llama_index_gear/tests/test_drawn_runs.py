@@ -44,7 +44,7 @@ from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.trace import rendering, terminal
 from llama_index_gear.triple import GraphTriple
 
-RUNS = max(2, int(os.environ.get("GEAR_DRAWN_REPLIES", "100")) // 25)
+RUNS = max(2, int(os.environ.get("GEAR_DRAWN_REPLIES", "150")) // 25)
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
 QUESTION = "Where does the father of Ann live"
 FACTS = [

@@ -5,7 +5,7 @@ CPython runs a signal's handler when a function of Python begins, when a call ha
 as that of the call that has returned, a tracer's as that of the next instruction: where another handler of exceptions
 is in charge of this one, the tracer is silent.)
 
-A write is interrupted at every 47th moment; `GEAR_STRIDE=1` interrupts it at each.
+A write is interrupted at every 97th moment; `GEAR_STRIDE=1` interrupts it at each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
 from llama_index_gear.trace.trace import Trace, run_traced, take_trace
 
-STRIDE = int(os.environ.get("GEAR_STRIDE", "47"))
+STRIDE = int(os.environ.get("GEAR_STRIDE", "97"))
 Result = TypeVar("Result")
 
 PACKAGE = Path(llama_index_gear.__file__).parent
