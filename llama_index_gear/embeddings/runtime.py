@@ -50,8 +50,7 @@ def import_openvino() -> ModuleType:
 def open_core() -> Any:
     """Return this process's OpenVINO core. It has one, which never ends.
 
-    A core gives the thread that makes it a stack for signals. If another thread ends it, the first one is left without
-    any: the next signal, as of Ctrl-C, then ends the process.
+    A core takes the place of the thread's stack for signals. Processes whose core had ended were seen to die at Ctrl-C.
 
     Raises:
         MissingPackage: it is not installed.
