@@ -1,6 +1,6 @@
 """Ctrl-C, by real signals at random moments of an embedded store's writes: the next write returns, all whole.
 
-    GEAR_INTERRUPTS=500 GEAR_SEED=1 pytest integration_tests/processes/test_interrupted_writes.py -s
+    GEAR_INTERRUPTS=500 GEAR_SEED=1 pytest -m long integration_tests/processes/test_interrupted_writes.py -s
 
 Each round begins a call, interrupts or cancels it once or twice, and then examines the stores: another thread's write
 returns, nothing is claimed, and `check` finds the stores whole, at once or after the call is repeated.
@@ -34,7 +34,10 @@ INTERRUPTS = int(os.environ.get("GEAR_INTERRUPTS", "20"))
 SEED = int(os.environ.get("GEAR_SEED", "0"))
 EMBED = WordEmbedding(16)
 DOCUMENTS, PASSAGES = 6, 4
-pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals"),
+]
 
 
 class Stores(NamedTuple):

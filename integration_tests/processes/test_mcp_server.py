@@ -6,8 +6,8 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import mcp
@@ -19,10 +19,11 @@ from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import store_folder
 from llama_index_gear.cli.main import main
 from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.processes import PROCESSES
 
 QUESTION = "On what date did the language first run whose designer worked for Richard Feynman?"
 SERVE = """
-import signal, sys
+import sys
 from llama_index_gear.cli import main, serving
 from llama_index_gear.testing import WordEmbedding
 
@@ -31,10 +32,19 @@ def load_embedding(name):  # in place of a model, which takes seconds; and some 
     return WordEmbedding()
 
 serving.load_embedding = load_embedding
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
+serving._WAIT = 3
 sys.exit(main.main())
 """
 STEP = '{"needed": [1], "facts": [], "answerable": true, "answer": "Cambridge"}'
+
+
+def serve(store: Path, stdin: Connection, stdout: Connection, stderr: Connection) -> None:
+    """Be the program, in a process of its own."""
+    for number, end in enumerate((stdin, stdout, stderr)):
+        os.dup2(end.fileno(), number)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
+    sys.exit(main(["mcp", "--store", str(store)]))
 
 
 def read_text(result: mcp.types.CallToolResult) -> str:
@@ -98,22 +108,22 @@ def test_a_server_that_waits_for_its_client_can_be_ended(
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "Max Born.txt").write_text("Max Born was born in Breslau.", "utf-8")
     assert main(["index", str(tmp_path / "docs"), "--store", str(store)]) == 0
+    ends = [PROCESSES.Pipe(duplex=False) for _ in range(3)]  # each as it is read and as it is written
+    (stdin, write), (read, stdout), (read_errors, stderr) = ends
+    process = PROCESSES.Process(target=serve, args=(store, stdin, stdout, stderr))
+    process.start()
+    for inherited in (stdin, stdout, stderr):
+        inherited.close()
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVE, "mcp", "--store", str(store)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n")
-        process.stdin.flush()
-        assert json.loads(process.stdout.readline())["id"] == 1
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    os.write(write.fileno(), json.dumps(request).encode() + b"\n")
+    with open(os.dup(read.fileno())) as answers, open(os.dup(read_errors.fileno())) as errors:
+        assert json.loads(answers.readline())["id"] == 1
         if end.startswith("SIG"):
-            process.send_signal(getattr(signal, end))
+            assert process.pid
+            os.kill(process.pid, getattr(signal, end))
         else:
-            process.stdin.close()
-        assert process.wait(timeout=60) == 0
-        assert (process.stdout.read(), process.stderr.read()) == ("", "")
+            write.close()
+        process.join(timeout=60)
+        assert process.exitcode == 0
+        assert (answers.read(), errors.read()) == ("", "")

@@ -1,6 +1,6 @@
 """Two `index` runs, an MCP server under calls and cancels, and a program of its own work on one folder: it ends whole.
 
-    GEAR_SECONDS=600 GEAR_SEED=1 pytest integration_tests/processes/test_shared_folder.py -s
+    GEAR_SECONDS=600 GEAR_SEED=1 pytest -m long integration_tests/processes/test_shared_folder.py -s
 
 Files are edited, made and deleted meanwhile. In the end the store is equal to one that was filled by one process, with
 payloads and vectors.
@@ -49,6 +49,7 @@ serving.load_embedding = lambda name: WordEmbedding(32)
 sys.exit(main.main())
 """
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),  # forks; the SDK's own
 ]

@@ -1,6 +1,6 @@
 """Kills and cancels of every command and tool that writes, each followed by the same call: it ends as if undisturbed.
 
-    GEAR_KILLS=300 GEAR_CANCELS=100 GEAR_SEED=1 pytest integration_tests/processes/test_unfinished_writes.py -s
+    GEAR_KILLS=300 GEAR_CANCELS=100 GEAR_SEED=1 pytest -m long integration_tests/processes/test_unfinished_writes.py -s
 
 Each round is compared with a twin that nothing disturbed: payloads and vectors. `check` finds the store in order, and
 no payload, trace or page has a sentence of a text that was deleted.
@@ -49,7 +49,10 @@ EMBED = WordEmbedding(32)
 SECRET = "secretly"
 QUESTION = "Whom did Dora Diamant secretly marry, and who lived with Franz Kafka in Prague?"
 STEP = '{"needed": [1], "facts": [["Ada Orr", "knew", "Dora Diamant"]], "answerable": true, "answer": "Prague"}'
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that nobody can catch")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a signal that nobody can catch"),
+]
 
 # -- what is written ---------------------------------------------------------------------------------------------------
 
