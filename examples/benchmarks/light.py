@@ -4,7 +4,8 @@
 
 Both runtimes embed the first passages of a data folder by turns, three times each, in batches of 32 as `index` does,
 and alone. The least processor seconds of each count. `--recall` fills a store with all passages by each runtime, with
-triples by rule, and asks it the questions by `GraphRetriever`. `--model` names a folder that both run; without it,
+triples by rule, and asks it the questions by `GraphRetriever`; where gold are documents, these are split (224 tokens),
+and a document counts at the place of its first passage. `--model` names a folder that both run; without it,
 `LightEmbedding` runs its own weights, and sentence-transformers those that the `long` extra carries.
 """
 
@@ -24,7 +25,8 @@ import numpy as np
 from harness.data import Dataset, load
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import run_transformations
-from llama_index.core.schema import TextNode
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import Document
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 from llama_index_gear import GeARVectorStore, GraphRetriever, LightEmbedding, MentionTripleExtractor
@@ -70,15 +72,17 @@ def compare_speed(models: dict[str, BaseEmbedding], texts: list[str], questions:
 
 def measure_recall(model: BaseEmbedding, dataset: Dataset, limit: int) -> dict[str, float]:
     """Fill a store, ask it the questions, and return the recall at each cut, in percent."""
-    nodes = [TextNode(id_=row.id, text=row.text, metadata={"title": row.title}) for row in dataset.passages]
+    rows = [Document(id_=row.id, text=row.text, metadata={"title": row.title}) for row in dataset.passages]
+    split: list[Any] = [SentenceSplitter(chunk_size=224, chunk_overlap=0)] if dataset.has_documents else []
     questions = [question for question in dataset.questions if question.gold][:limit]
     with (
         tempfile.TemporaryDirectory() as folder,
         GeARVectorStore.from_path(Path(folder) / "store", embed_model=model) as store,
     ):
-        store.add(run_transformations(nodes, [MentionTripleExtractor(), model]))
+        store.add(run_transformations(rows, [*split, MentionTripleExtractor(), model]))
         retriever = GraphRetriever(store, similarity_top_k=max(CUTS))
-        found = [[result.node.node_id for result in retriever.retrieve(asked.question)] for asked in questions]
+        results = [[result.node for result in retriever.retrieve(asked.question)] for asked in questions]
+    found = [[(node.ref_doc_id if split else None) or node.node_id for node in nodes] for nodes in results]
     gold = [{*asked.gold} for asked in questions]
     shares = {
         cut: [len({*ids[:cut]} & need) / len(need) for ids, need in zip(found, gold, strict=True)] for cut in CUTS

@@ -139,6 +139,17 @@ def test_our_own_files(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_gold_may_be_documents_that_have_to_be_split(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "title": "A", "text": "x"}\n', "utf-8")
+    row = '{"id": "q", "question": "?", "gold_document_ids": ["a", "a"]}\n'
+    (tmp_path / "questions.jsonl").write_text(row, "utf-8")
+    dataset = load(tmp_path)
+    assert dataset.has_documents and [question.gold for question in dataset.questions] == [("a",)]
+    (tmp_path / "questions.jsonl").write_text(row + '{"id": "r", "question": "?", "gold_passage_ids": ["a"]}\n', "utf-8")
+    with pytest.raises(ValueError, match="question r lacks 'gold_document_ids'"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["musique", "hotpotqa", "titled"])
 def test_hipporags_files(tmp_path: Path, kind: str) -> None:
     """The reader takes the files of HippoRAG and HippoRAG 2: gold by text where titles repeat, else by title."""

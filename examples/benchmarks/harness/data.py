@@ -35,7 +35,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and the ids of the passages that answer it (`gold`)."""
+    """A question, and the ids of the rows of the corpus that answer it (`gold`)."""
 
     id: str
     question: str
@@ -52,6 +52,7 @@ class Dataset:
         triples: passage id → (subject, predicate, object), as the extractor wrote them.
         reader: question id → proximal triples that a language model noted once.
         problems: the number of mismatches of each kind.
+        has_documents: True if a row of the corpus is a document that has to be split; a question's gold are documents.
 
     """
 
@@ -61,6 +62,7 @@ class Dataset:
     triples: dict[str, list[Fact]] = field(default_factory=dict)
     reader: dict[str, list[Fact]] = field(default_factory=dict)
     problems: Counter[str] = field(default_factory=Counter)
+    has_documents: bool = False
 
 
 def load(folder: Path) -> Dataset:
@@ -110,6 +112,11 @@ def _read_lines(path: Path, *required: str) -> list[dict[str, Any]]:
 
 
 def _read_neutral(folder: Path) -> Dataset:
+    asked = _read_lines(folder / "questions.jsonl", "id", "question")
+    has_documents = any("gold_document_ids" in row for row in asked)
+    gold_field = "gold_document_ids" if has_documents else "gold_passage_ids"
+    if missing := [row["id"] for row in asked if gold_field not in row]:
+        raise ValueError(f"questions.jsonl: question {missing[0]} lacks {gold_field!r}")
     dataset = Dataset(
         folder.name,
         [
@@ -120,12 +127,13 @@ def _read_neutral(folder: Path) -> Dataset:
             Question(
                 row["id"],
                 row["question"],
-                tuple(dict.fromkeys(row["gold_passage_ids"])),
+                tuple(dict.fromkeys(row[gold_field])),
                 tuple([row["answers"]] if isinstance(row.get("answers"), str) else row.get("answers") or ()),
                 row.get("hops") or 0,
             )
-            for row in _read_lines(folder / "questions.jsonl", "id", "question", "gold_passage_ids")
+            for row in asked
         ],
+        has_documents=has_documents,
     )
     if (folder / "triples.jsonl").exists():
         for row in _read_lines(folder / "triples.jsonl", "passage_id", "subject", "predicate", "object"):
