@@ -145,7 +145,9 @@ def test_gold_may_be_documents_that_have_to_be_split(tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_text(row, "utf-8")
     dataset = load(tmp_path)
     assert dataset.has_documents and [question.gold for question in dataset.questions] == [("a",)]
-    (tmp_path / "questions.jsonl").write_text(row + '{"id": "r", "question": "?", "gold_passage_ids": ["a"]}\n', "utf-8")
+    (tmp_path / "questions.jsonl").write_text(
+        row + '{"id": "r", "question": "?", "gold_passage_ids": ["a"]}\n', "utf-8"
+    )
     with pytest.raises(ValueError, match="question r lacks 'gold_document_ids'"):
         load(tmp_path)
 
