@@ -92,7 +92,7 @@ class Reply:
     reasoning: str | None = None
     """Thoughts that the server sends beside the text, as `message.reasoning_content`."""
 
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | str | None = None
     """The whole answer, sent as is with the status: an error that a server writes into an answer of status 200."""
 
     error_code: str | None = None
@@ -428,8 +428,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if reply.body is not None or reply.status >= 400:
-            content = dict(reply.body or _build_error(reply.status, reply.text, reply.error_code))
-            self._send_json(reply.status, content, reply)
+            error = _build_error(reply.status, reply.text, reply.error_code)
+            self._send_json(reply.status, error if reply.body is None else reply.body, reply)
         elif body.get("stream"):
             self._send_stream(_build_chunks(body, reply), reply, _count_tokens(body, reply))
         else:
@@ -458,7 +458,7 @@ class _Handler(BaseHTTPRequestHandler):
         return bool(readable) and self.connection.recv(1, socket.MSG_PEEK) == b""
 
     def _send_json(
-        self, status: int, content: Mapping[str, Any], reply: Reply | None = None, usage: Usage | None = None
+        self, status: int, content: Mapping[str, Any] | str, reply: Reply | None = None, usage: Usage | None = None
     ) -> None:
         """Send a JSON body of known length, or the first half of it."""
         payload = json.dumps(content).encode()

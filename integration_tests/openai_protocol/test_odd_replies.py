@@ -124,6 +124,9 @@ PASSING: list[dict[str, Any]] = [
     {"object": "error", "message": "Service unavailable", "code": 503},
     {"choices": [{"index": 0, "finish_reason": "error", "message": {"role": "assistant", "content": ""},
                   "error": {"code": 502, "message": "upstream"}}]},
+    {"code": 429, "msg": "slow down"},
+    {"base_resp": {"status_code": 1002, "status_msg": "rate limit"}},
+    {"errors": [{"code": 3040, "message": "Capacity temporarily exceeded, please try again."}]},
 ]  # fmt: skip
 LASTING = [
     ({"error": {"message": "No such key", "code": 401}}, "No such key (status code: 401)"),
@@ -137,6 +140,13 @@ HEAD: dict[str, Any] = {"id": "x", "object": "chat.completion", "created": 1, "m
 @pytest.mark.parametrize("body", PASSING)
 def test_an_error_of_status_200_that_may_pass_is_retried(server: OpenAIServer, body: dict[str, Any]) -> None:
     server.script(Reply(body={**HEAD, **body}), Reply(body=body), Reply(FACTS))
+    extractor = make_extractor(server)
+    (node,) = extractor(PASSAGES[:1])
+    assert read_triples(node) == [FACT] and extractor.ledger.calls == 3
+
+
+def test_a_page_in_place_of_an_answer_is_asked_for_again(server: OpenAIServer) -> None:
+    server.script(Reply(body="<html>Bad gateway</html>"), Reply("busy", status=524), Reply(FACTS))
     extractor = make_extractor(server)
     (node,) = extractor(PASSAGES[:1])
     assert read_triples(node) == [FACT] and extractor.ledger.calls == 3

@@ -14,6 +14,7 @@ import mailbox
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
 from functools import cache
 from html import unescape
 from pathlib import Path
@@ -55,9 +56,20 @@ _LOCAL_LINK = re.compile(r"\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n
 """Matches a link from one page of a site to another: its text names the page, and its file is no name."""
 _DEEP = 10**6
 """HTML that nests deeper ends the process, and so is named; by default text below 63 elements would be lost."""
+_OFFICE = set(".doc .docm .docx .dotm .dotx .odt .rtf .odp .pot .potx .pps .ppsx .ppt .pptm .pptx".split())
+_PICTURE = re.compile(r"\\?!\[[^\[\]\n]*\]\([^()\n]*\)")
+_RAISED = re.compile(r"(?<=\w)\^(?:\d[\d,*]*\^?|(\w{1,4})\^)")
+"""Matches raised digits behind a word ("Owen Arnold^1,2"), and raised letters ("13^th^")."""
+_DELIMITER = re.compile(r"(?m)^(?:-- ?|_{20,}|-{20,})[ \t]*\r?$")
+"""Matches the line above a letter's signature, or above what a list adds to each letter."""
+_MOST_OF_FOOTER = 12  # lines
 _LONG_TABLE = 800
 """Characters of a table that is written as rows: its passages behind the first would have no head."""
 _TABLE = re.compile(r"(?m)^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n(?:\|.*(?:\n|\Z))*")
+_CODE_OPTIONS = re.compile(
+    r"(?m)^([ \t]*\.\.[ \t]+(?:code|code-block|sourcecode|literalinclude|doctest)::.*\n)(?:[ \t]+:[\w-]+:.*\n)+"
+)
+_ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):[a-z][\w:+.-]{0,40}:`([!.]?~?\w[^`<>\n]{0,200})`")
 _CELL = re.compile(r"(?<!\\)\|")
 _FENCED = re.compile(r"(?ms)^(```+|~~~+).*?^\1[`~]*[ \t]*$")
 _ACCENTS = dict(
@@ -99,13 +111,13 @@ def convert(path: Path, most: int) -> Converted:
     """
     ending = path.suffix.lower()
     if ending == _MAILBOX:
-        letters = [_convert(_drop_styles(letter), "letter.eml", ".eml") for letter in _read_letters(path, most)]
+        letters = [_convert(_prepare_letter(letter), "letter.eml", ".eml") for letter in _read_letters(path, most)]
         titles = [title for title, _ in letters]
         texts = ["\n\n".join(texts) for _, texts in letters]
         return Converted("", texts, titles if all(titles) else [])
     data = read_file(path, most)
     if ending == ".eml":
-        data = _drop_styles(data)
+        data = _prepare_letter(data)
     if ending in _TEXTS:
         try:
             text = data.decode("utf-8-sig")
@@ -120,7 +132,7 @@ def convert(path: Path, most: int) -> Converted:
 
 
 def _as_html(data: bytes, name: str, ending: str) -> Converted:
-    texts = [_LOCAL_LINK.sub(r"\1", text) for text in _convert(data, name, ending)[1]]
+    _, texts = _convert(data, name, ending)
     found = _HTML_TITLE.match(data.decode("utf-8", "replace"))
     return Converted(" ".join(unescape(found[1]).split()) if found else "", texts, [])
 
@@ -187,18 +199,34 @@ def _read_letters(path: Path, most: int) -> Iterator[bytes]:
         box.close()
 
 
-def _drop_styles(letter: bytes) -> bytes:
-    """Return a letter without the style sheets of its HTML: the converter would take them for text."""
+def _prepare_letter(letter: bytes) -> bytes:
+    """Return a letter without the style sheets of its HTML, which the converter would take for text, and signatures."""
     message = email.message_from_bytes(letter)
     is_changed = False
     for part in message.walk():
-        payload = part.get_payload(decode=True) if part.get_content_type() == "text/html" else None
-        if isinstance(payload, bytes) and (plain := _STYLE.sub(b"", payload)) != payload:
+        payload = part.get_payload(decode=True)
+        if not isinstance(payload, bytes):
+            continue
+        plain = payload
+        if part.get_content_type() == "text/html":
+            plain = _STYLE.sub(b"", payload)
+        elif part.get_content_type() == "text/plain" and not part.get_filename():
+            plain = _drop_signature(payload)
+        if plain != payload:
             part.set_payload(plain)
             del part["Content-Transfer-Encoding"]
             email.encoders.encode_base64(part)
             is_changed = True
     return message.as_bytes() if is_changed else letter
+
+
+def _drop_signature(payload: bytes) -> bytes:
+    """Return a letter's text up to its signature; all of it if what follows the line above one is long."""
+    text = payload.decode("latin-1")  # any bytes, whatever their characters
+    for match in _DELIMITER.finditer(text):
+        if match.start() and text.count("\n", match.end()) <= _MOST_OF_FOOTER:
+            return text[: match.start()].encode("latin-1")
+    return payload
 
 
 def _write_tables(text: str) -> str:
@@ -231,8 +259,19 @@ def _prepare_asciidoc(text: str) -> str:
 
 
 def _prepare_rst(text: str) -> str:
-    """Return reStructuredText whose last columns are wide: cells that stand out would be cut off."""
+    """Return reStructuredText without what the converter misreads.
+
+    Last columns are wide: cells that stand out would be cut off. A line that begins with a role, which would be a
+    field, begins with its text; and code has no options.
+    """
+    text = _CODE_OPTIONS.sub(r"\1", text)
+    text = _ROLE_IN_FRONT.sub(_write_role, text)
     return re.sub(r"(?m)^([ \t]*=+(?:[ \t]+=+)+)[ \t]*$", lambda match: match[1] + "=" * 200, text)
+
+
+def _write_role(match: re.Match[str]) -> str:
+    name = match[2].lstrip("!.")
+    return f"{match[1]}``{name[1:].rpartition('.')[2] if name[0] == '~' else name}``"
 
 
 def _prepare_org(text: str) -> str:
@@ -254,7 +293,26 @@ def _prepare_tex(text: str) -> str:
 
 
 def _clean_mail(text: str) -> str:
-    return re.sub(r"(?m)^\*\*Message-ID\*\*:.*\n+", "", text)
+    """Return a letter without what only programs read; its date is a number, and double brackets are no wikilink."""
+    text = re.sub(r"(?m)^\*\*(?:Message-ID|In-Reply-To|References)\*\*:.*\n+", "", text)
+    text = re.sub(r"(?m)^(\*\*Date\*\*: *)(.*)$", _write_date, text)
+    return re.sub(r"\[\[([^\[\]\n]*)\]\]", r"[\1]", text)
+
+
+def _write_date(match: re.Match[str]) -> str:
+    try:
+        return f"{match[1]}{parsedate_to_datetime(match[2]):%Y-%m-%d %H:%M}"
+    except (TypeError, ValueError):
+        return match[0]
+
+
+def _clean_office(text: str) -> str:
+    """Return a document without pictures' places, and with raised figures taken off what they stand behind."""
+    return _RAISED.sub(lambda match: match[1] or "", _PICTURE.sub("", text))
+
+
+def _clean_links(text: str) -> str:
+    return _LOCAL_LINK.sub(r"\1", text)
 
 
 _PREPARE: dict[str, Callable[[str], str]] = {
@@ -263,4 +321,8 @@ _PREPARE: dict[str, Callable[[str], str]] = {
     "text/org": _prepare_org,
     "application/x-latex": _prepare_tex,
 }
-_CLEAN: dict[str, Callable[[str], str]] = {".eml": _clean_mail, ".msg": _clean_mail}
+_CLEAN: dict[str, Callable[[str], str]] = {
+    **dict.fromkeys((".eml", ".msg"), _clean_mail),
+    **dict.fromkeys((".ipynb", *HTML), _clean_links),
+    **dict.fromkeys(_OFFICE, _clean_office),
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from llama_index_gear.cli.converter import CONVERTED, convert
@@ -13,17 +14,19 @@ from llama_index_gear.errors import repair_surrogates
 
 MOST = 100 * 10**6
 """Bytes that a file may have, and characters of its text."""
+_DATA = re.compile(r"data:[\w.+-]{1,40}/[\w.+-]{1,80}(?:;[\w=-]{1,40})?;base64,[A-Za-z0-9+/]{100,}={0,2}")
+"""Matches a picture, or another file, that is embedded into a text."""
 
 
 def read_text(path: Path) -> str:
-    """Read a file that is text.
+    """Read a file that is text, without the pictures that it embeds.
 
     Raises:
         NoText: it is no UTF-8, or a program wrote it for programs.
         UnreadableFile: it is no regular file, or too large.
 
     """
-    text = _read_source(path)
+    text = _DATA.sub("data:", _read_source(path))
     if reason := explain_no_sentences(text):
         raise NoText(reason)
     return text

@@ -30,7 +30,8 @@ from llama_index_gear.errors import is_whole
 
 PARSER = "llama_index_gear.cli.file_texts:parse_file"
 """The function that reads what is not plain text, in a process of its own."""
-_HIDDEN_KEYS = ["file"]
+_HIDDEN_KEYS = ["file", "file_type"]
+_MARKDOWN = {"file_type": "text/markdown"}  # of what was converted, whatever its name ends with
 
 
 @dataclass
@@ -38,9 +39,10 @@ class FolderReader(BaseReader):
     """Reads the files below a folder, as the command `index` does.
 
     A file's document has the file's path below the folder, in its one spelling (`unify_spelling`), as its id and in its
-    metadata (`file`), and what it is about as `title`. A format with pages gives a document a page; JSON gives one a
-    record, if all records have titles. Hidden files and folders are left out, and stores. What is no text is read in
-    another process, in bounded time and memory: close the reader after use, or use it in a `with` statement.
+    metadata (`file`), and what it is about as `title`; what was converted has `file_type` "text/markdown". A format
+    with pages gives a document a page; JSON gives one a record, if all records have titles. Hidden files and folders
+    are left out, and stores. What is no text is read in another process, in bounded time and memory: close the reader
+    after use, or use it in a `with` statement.
 
     Attributes:
         folder: the folder.
@@ -146,11 +148,12 @@ class FolderReader(BaseReader):
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
         title = find_title(name, texts[0] if texts else "", stated, shared)
+        kind = _MARKDOWN if path.suffix.lower() in CONVERTED else {}
         return [
             Document(
                 text=text,
                 id_=name if len(texts) == 1 else f"{name}#{number}",
-                metadata={"title": titles[number - 1] if titles else title, "file": name},
+                metadata={"title": titles[number - 1] if titles else title, "file": name, **kind},
                 excluded_embed_metadata_keys=_HIDDEN_KEYS,
                 excluded_llm_metadata_keys=_HIDDEN_KEYS,
             )

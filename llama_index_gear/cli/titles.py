@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 
 from llama_index_gear.cli.converter import CONVERTED, HTML
+from llama_index_gear.extraction.blocks import MARKDOWN
 
-_MARKDOWN = {".md", ".markdown", ".mdx"}
 _PROSE = {"", ".text", ".txt", *(f".{number}" for number in range(1, 10))}  # texts, and pages of manuals
 """Endings, beside those of what is or becomes Markdown, of files with a title. Code keeps its file's name."""
 _MAX_WORDS, _MAX_FIRST_LINE, _MAX_CHARACTERS = 14, 10, 120
@@ -111,12 +111,12 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
     ending, stem = path.suffix.lower(), path.stem.strip()
     if exported := _EXPORTED.fullmatch(stem):
         path, stem = path.with_stem(exported[1]), exported[1]
-    if stem and (_is_name(stem) or ending not in _MARKDOWN | CONVERTED | _PROSE):
+    if stem and (_is_name(stem) or ending not in MARKDOWN | CONVERTED | _PROSE):
         return stem
     stated = "".join(each for each in stated if each.isspace() or unicodedata.category(each) != "Cc")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     heading = ""
-    if ending in _MARKDOWN:
+    if ending in MARKDOWN:
         front, text = _read_front_matter(text)
         stated, heading = stated or front, _find_heading(text)
     elif ending in HTML:
@@ -125,7 +125,7 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
         stated, heading = "" if _OF_A_PROGRAM.search(stated) else stated, _find_heading(text)
     else:
         stated = stated or _find_stated(text)
-    for candidate in (stated, heading, "" if ending in _MARKDOWN | HTML else _find_first_line(text)):
+    for candidate in (stated, heading, "" if ending in MARKDOWN | HTML else _find_first_line(text)):
         if title := _clean(candidate):
             return title
     return _name_by_path(path, text)

@@ -19,7 +19,8 @@ from markdown_it.token import Token
 from llama_index_gear.extraction.inline import Link, read_inline, tidy
 from llama_index_gear.extraction.lines import DIRECTIVE, prepare_lines
 
-_MARKDOWN = {".md", ".markdown", ".mdx", ".mdown", ".mkd", ".qmd", ".rmd"}
+MARKDOWN = {".md", ".markdown", ".mdx", ".mdown", ".mkd", ".qmd", ".rmd"}
+"""Endings of files of Markdown."""
 _CODE = set(
     ".bash .bat .c .cc .cfg .clj .conf .cpp .cs .css .env .ex .go .gradle .h .hpp .hs .ini .java .js .json .jsonl .jsx"
     " .kt .less .lua .mk .php .pl .properties .ps1 .py .r .rb .rs .scala .scss .sh .sql .swift .tf .toml .ts .tsx .vue"
@@ -88,8 +89,8 @@ def tell_markdown(metadata: Mapping[str, Any]) -> bool | None:
     for key in _FILE_KEYS:
         if isinstance(name := metadata.get(key), str):
             ending = PurePosixPath(name.replace("\\", "/")).suffix.lower()
-            if ending in _MARKDOWN or ending in _CODE:
-                return ending in _MARKDOWN
+            if ending in MARKDOWN or ending in _CODE:
+                return ending in MARKDOWN
     return None
 
 

@@ -18,6 +18,12 @@ _HIDDEN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
 """Where what a reader does not see begins and ends."""
 _CODE_FENCE = "~~~~~~"
 _FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)*(`{3,}|~{3,})([^`]*)$")
+_PROSE_DIRECTIVE = re.compile(
+    r"\{(?:note|tip|hint|important|warning|caution|attention|danger|error|seealso|admonition|topic|sidebar|margin"
+    r"|epigraph|dropdown|card|versionadded|versionchanged|deprecated)\}[ \t]*(.*)"
+)
+_OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t].*)?")
+_TARGET = re.compile(r"\([\w.:-]+\)=[ \t]*")
 _ORG = re.compile(r"[ \t]*#\+(?:begin|end)_(?:src|example)\b", re.IGNORECASE)
 _DELIMITER = re.compile(r"-{4,}|\.{4,}|--|\+{4,}")
 """Matches the lines around a block of code in AsciiDoc."""
@@ -98,6 +104,7 @@ def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
     if "<" in text:
         text = _hide(text)
     lines = [_CODE_FENCE if _ORG.match(line) else line.rstrip("\r") for line in text.split("\n")]
+    _open_directives(lines)
     before = _open_code(lines)
     lines = [*before, *lines]
     fenced = _mark_fenced(lines)
@@ -149,6 +156,21 @@ def _open_code(lines: Sequence[str]) -> list[str]:
     second = fences[1][0] if len(fences) > 1 else len(lines)
     begins_inside = reads_as_code(lines[:first]) and not reads_as_code(lines[first + 1 : second])
     return [fences[0][1][1]] if begins_inside else []
+
+
+def _open_directives(lines: list[str]) -> None:
+    """Blank the fences around MyST's directives of prose, with their options, and the names of its targets."""
+    fence, in_options = "", False
+    for place, line in enumerate(lines):
+        match = _FENCE.match(line)
+        if fence and match and match[1].startswith(fence) and not match[2].strip():
+            lines[place], fence, in_options = "", "", False
+        elif not fence and match and (opened := _PROSE_DIRECTIVE.fullmatch(match[2].strip())):
+            lines[place], fence, in_options = opened[1] or "", match[1], True
+        elif (in_options and _OPTION.fullmatch(line)) or _TARGET.fullmatch(line):
+            lines[place] = ""
+        else:
+            in_options = False
 
 
 def _mark_fenced(lines: Sequence[str]) -> list[bool]:

@@ -37,16 +37,25 @@ _NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EXT]")
 it, B before it, X both; c a connector; d a number, D one with punctuation behind it; T an identifier; h a small word
 with hyphens; - anything else."""
 _CAPITALISED = frozenset("NBEX")
-_NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR | LEGAL_FORMS | LITERALS
+_NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR | LEGAL_FORMS | LITERALS | {"e.g", "i.e"}
 """Words that are no name alone."""
 _NO_OPENINGS = OPENERS | COMMON_WORDS | OFFICE_WORDS | OTHER_LANGUAGES
 """Words that are no name alone at the start of a sentence, if the passage has them nowhere else with a capital."""
-_DROPPED = OPENERS | frozenset("dear hello hey hi regards cc re fwd notwithstanding".split())
+_DROPPED = OPENERS | frozenset(
+    "dear hello hey hi regards cc re fwd notwithstanding congratulations sorry welcome regarding"
+    " added adds bumped bumps deprecated deprecates fixed fixes improved improves introduced introduces moved"
+    " refactored refactors removed removes renamed renames replaced replaces reverted reverts updated updates upgraded"
+    " upgrades".split()
+)
 """Words that begin no name at the start of a sentence, either ("Hi Tom")."""
 _ORDINARY = _NO_OPENINGS | _NO_NAMES
 _PARTING = frozenset("-→>")
 """Words that part what is said of a thing, or the entries of a menu, from what stands in front."""
 _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
+_MARK_IN_FRONT = re.compile(r"[(<]?(?:\d{1,3}|[A-Za-z])[.)>]|<\w[\w.-]*>")
+"""Matches what stands in front of a sentence: the number of an item, of a callout, or who says a line of a chat."""
+_PLACES = frozenset("section sections figure figures fig. table tables chapter appendix equation eq. algorithm".split())
+"""Words that are no name with a number: they point to another place of a document."""
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
     "a an the in on at by to as from after for with into his her its their between under over during near".split()
@@ -65,6 +74,8 @@ _SPEAKER = re.compile(
     re.MULTILINE,
 )
 """Matches who says a line of a chat ("[09:02] keeva: …")."""
+_UNSEEN = dict.fromkeys(map(ord, "\xad\u200b\u2060\ufeff"))
+"""Characters inside of words that nobody sees: soft hyphens, and places where a line may break or not."""
 _HOURS = frozenset(("AM", "PM"))
 _PACKAGE_MANAGER = re.compile(r"\b(?:pip|PyPI|npm|conda|crates\.io|RubyGems|Maven)\b")
 _PACKAGE = re.compile(
@@ -100,7 +111,8 @@ class _Encoded:
         """Take a sentence and the passage's text, or "" if nothing in it is bold."""
         self.words, self.form = sentence.words, sentence.form
         self.linked = list(_find_linked(sentence)) if sentence.links else []
-        classified = [_classify_word(word) for word in self.words]
+        seen = (word if word.isascii() else word.translate(_UNSEEN) for word in self.words)
+        classified = [_classify_word(word) for word in seen]
         self.kinds = [kind for kind, _ in classified]
         self.cores = [core for _, core in classified]
         for place in range(1, len(self.cores)):
@@ -110,7 +122,8 @@ class _Encoded:
             if is_page:
                 self.kinds[name.start : name.end] = "-" * (name.end - name.start)
         self.kinds[: sentence.stamp] = "-" * sentence.stamp
-        self.first = next((n for n, core in enumerate(self.cores) if core and n >= sentence.stamp), 0)
+        begins = (n for n, core in enumerate(self.cores) if core and n >= sentence.stamp)
+        self.first = next((n for n in begins if not _MARK_IN_FRONT.fullmatch(self.words[n])), 0)
         self.bold = {
             place
             for place, (start, _) in enumerate(sentence.places if bold_text else ())
@@ -123,7 +136,16 @@ class _Encoded:
         before = self.words[place - 1]
         if place <= self.first or place in self.bold or before[-1] in ":;|" or before in _PARTING:
             return True
+        if self.ends_at(place - 1):
+            return True
         return before[0] + before[-1] == "[]" or (place == self.first + 1 and before[0] + before[-1] == "()")
+
+    def ends_at(self, place: int) -> bool:
+        """Return True if a sentence ends with the word at this place: in a cell or a record they stand undivided."""
+        if place < 0 or self.words[place][-1] not in ".!?":
+            return False
+        core = self.cores[place].removesuffix(".")
+        return len(core) > 1 and "." not in core and core.lower() not in ABBREVIATIONS
 
     @cached_property
     def cores_with_gaps(self) -> list[str]:
@@ -200,7 +222,8 @@ class _Passage:
                 continue
             word = sentence.cores[place].lower()
             # Behind a colon, "The" may begin a title.
-            is_small = word in self.function_words and (place == sentence.first or self.is_german)
+            begins = place == sentence.first or sentence.ends_at(place - 1)
+            is_small = word in self.function_words and (begins or self.is_german)
             is_known = word in self._meant or word in self.title_words
             if is_small or (not is_known and (word in _DROPPED or self._begins_no_name(sentence, place, word))):
                 sentence.kinds[place] = "-"
@@ -245,6 +268,10 @@ class _Passage:
             cores = self._german_name(sentence, start, cores)
         if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
             return ""
+        if cores and cores[0].lower() in _PLACES and all(core.isdecimal() for core in cores[1:]):
+            following = sentence.words[end] if end < len(sentence.words) else ""
+            if len(cores) > 1 or following[:1].isdecimal():
+                return ""
         name = " ".join(cores)
         if any(name.count(opening) != name.count(closing) for opening, closing in ("()", "[]")):
             return ""  # a piece of code: "Sequence[str"
@@ -269,7 +296,7 @@ class _Passage:
             is_verb = following in self.language.particles and word not in self.title_words
         else:
             is_verb = following in _BEHIND_PARTICIPLES and (
-                _PARTICIPLE.fullmatch(word) is not None or word.removesuffix("s") in IMPERATIVES
+                _PARTICIPLE.fullmatch(word) is not None or not IMPERATIVES.isdisjoint(_list_stems(word))
             )
         is_alone = (
             sentence.form is Form.PROSE and len(sentence.cores) == 1 and sentence.words[0].endswith((".", "!", "?"))
@@ -390,6 +417,14 @@ def _find_linked(sentence: Sentence) -> Iterator[tuple[Name, bool]]:
             yield Name(first, max(last, first + 1), link.target), True
         elif span := find_identifier(link.target):
             yield Name(first, max(last, first + 1), link.target[slice(*span)]), False
+
+
+def _list_stems(word: str) -> list[str]:
+    """Return what a verb may be of which this is the third person ("specifies", "processes", "creates")."""
+    return [
+        word,
+        *(word.removesuffix(end) + stem for end, stem in (("s", ""), ("es", ""), ("ies", "y")) if word.endswith(end)),
+    ]
 
 
 def _is_english(core: str) -> bool:

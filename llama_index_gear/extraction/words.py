@@ -239,10 +239,17 @@ _INSTRUCTIONS = frozenset(
 )
 """Verbs of manuals, which older books don't have or have as nouns."""
 
+
+def _third_person(verb: str) -> str:
+    if verb.endswith("y") and verb[-2] not in "aeiou":
+        return f"{verb[:-1]}ies"
+    return f"{verb}es" if verb.endswith(("s", "sh", "ch", "x", "z")) else f"{verb}s"
+
+
 _LIST = files("llama_index_gear.extraction").joinpath("english_words.txt").read_text(encoding="utf-8")
 _ENTRIES = [entry for line in _LIST.splitlines() if line[0] != "#" for entry in line.split()]
 ENGLISH_WORDS = frozenset(entry.removesuffix("*") for entry in _ENTRIES).union(
-    _INSTRUCTIONS, (f"{verb}s" for verb in _INSTRUCTIONS)
+    _INSTRUCTIONS, map(_third_person, _INSTRUCTIONS), "comma creates dev directories nice outputs".split()
 )
 """English words that are small inside a sentence."""
 IMPERATIVES = _INSTRUCTIONS.union(entry[:-1] for entry in _ENTRIES if entry[-1] == "*")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import json
 import os
@@ -118,7 +119,7 @@ def read_lines(path: Path, show_progress: bool, label: str, start: Position | No
                     position.lines += 1
                     if is_plain:
                         position.offset += size
-                    yield line
+                    yield line.removeprefix(codecs.BOM_UTF8) if position.lines == 1 else line
             except (EOFError, OSError, zlib.error) as error:
                 raise GraphFileError(
                     f"{path.name} breaks off after line {position.lines}: {error}; fetch it anew"
@@ -224,8 +225,11 @@ def _parse_tsv(line: str) -> GraphTriple:
 def _is_header(triple: Triple) -> bool:
     """Return True for a line that names the columns."""
     slots = (triple.subject, triple.predicate, triple.object)
-    names = (re.sub(r"[\W_]|\d", "", slot).casefold() for slot in slots)
-    return all(name in known for name, known in zip(names, _COLUMNS, strict=True))
+    names = [re.sub(r"[\W_]|\d", "", slot).casefold() for slot in slots]
+    return all(
+        name in known or re.sub("(?:id|type|name|label|entity|node)$", "", name) in known
+        for name, known in zip(names, _COLUMNS, strict=True)
+    )
 
 
 class _Number(str):

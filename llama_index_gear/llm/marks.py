@@ -52,6 +52,7 @@ _SQUARE, _SPOKEN = "(?:think(?:ing)?|thoughts?|reasoning)", r"(?:think|thought|r
 
 FAMILIES = [
     _make_family(rf"<\|(?:begin|start)_(?:of_)?{_SPOKEN}\|>", rf"<\|end_(?:of_)?{_SPOKEN}\|>"),
+    _make_family(rf"<\|{_SPOKEN}_(?:begin|start)\|>", rf"<\|{_SPOKEN}_end\|>"),
     *(
         _make_family(rf"<\|?{_BEFORE}{stem}{_BEHIND}(?:\s[^<>\n]*)?\|?>", rf"<(?:\|?/|/\|){_BEFORE}{stem}{_BEHIND}\|?>")
         for stem in _STEMS
@@ -62,11 +63,12 @@ FAMILIES = [
     _make_family(r"<\|channel>\s?thought", r"<channel\|>"),
     _make_family(r"<unused94>\s?thought", r"<unused95>"),
     _make_family(r"here(?: is|'s) my thought process:", r"here(?: is|'s) my response:"),
+    _make_family(r"here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]"),
 ]
 """All ways to mark thoughts."""
 
 MAY_HAVE_MARKS = re.compile(
-    r"<[|/｜a-z]|\[[|/a-z]|◁|\A\s*(?:assistant)?analysis|human|user|instruction|input|here(?: is|'s) my",
+    r"<[|/｜a-z]|\[[|/a-z]|◁|\A\s*(?:assistant)?analysis|human|user|instruction|input|here(?: is|'s| are) my",
     re.IGNORECASE,
 )
 """Is found in every text that has a mark."""
@@ -82,20 +84,23 @@ BARE_FINAL = re.compile(r"assistant\s?(?:final|commentary to=functions\S*(?: ?js
 
 TURN_BEGINS = re.compile(
     r"(?:\s*(?:<\|(?:im_start|start)\|>assistant|<\|start_header_id\|>assistant<\|end_header_id\|>|<start_of_turn>model"
-    r"|<\|(?:assistant|begin_of_text|CHATBOT_TOKEN|START_OF_TURN_TOKEN)\|>|<｜Assistant｜>|<s>|<bos>|\[/INST\]))+",
+    r"|<\|(?:assistant|begin_of_text|CHATBOT_TOKEN|START_OF_TURN_TOKEN)\|>|<｜Assistant｜>|<s>|<bos>|\[/INST\]"
+    r"|<｜tool▁calls▁begin｜>|<｜tool▁call▁begin｜>[\w.-]*<｜tool▁sep｜>(?:[\w.-]+(?=\s*```))?))+",
     re.IGNORECASE,
 )
 TURN_END = re.compile(
     r"(?<![|\"'`“‘(])(?:<\|(?:im_end|im_start|eot_id|eom_id|eot|eod|end|endoftext|end_of_text|end_?of_?turn|endofprompt|eos|return|call"
     r"|start|start_header_id|begin_of_text|user|assistant|system|observation|(?:END|START)_OF_TURN_TOKEN)\|>"
     r"|<｜[^｜<>\n]{1,30}｜>|</s>|<eos>|<EOT>|<(?:end|start)_of_turn>|<end_of_utterance>|<turn\|>|<\|turn>"
-    r"|\[/?INST\]|<</?SYS>>|\[\|(?:endofturn|user|assistant|system)\|\])",
+    r"|\[END FINAL RESPONSE\]|\[/?INST\]|<</?SYS>>|\[\|(?:endofturn|user|assistant|system)\|\])",
     re.IGNORECASE,
 )
 BEHIND_TURN_END = re.compile(
     r"[ \t]*(?:\Z|[\r\n<]|\[/?INST|\[\||(?:user|assistant|system|human|model)\b)", re.IGNORECASE
 )
 """Follows a mark that ends a turn, and not one of which a sentence tells."""
+BOX = re.compile(r"<\|(?:begin|end)_of_box\|>")
+"""Stands around what matters most of an answer."""
 NEXT_TURN = re.compile(r"^[ \t]*(?:#{2,4} ?(?:Instruction|Human|User|Input)|\**(?:Human|User)\**):", re.MULTILINE)
 WRAPPED = re.compile(
     r"(?:<(?P<tag>answer|final_answer|response|output|result)>|<\|(?:begin_of_solution|START_RESPONSE)\|>)"

@@ -157,10 +157,17 @@ def _shorten(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:150]} … {text[-40:]}"
 
 
+_MARKED = re.compile(r"\*\*([^*]+)\*\*|`([^`]+)`|«\s*([^«»]+?)\s*»")
+"""Matches a name in bold, as code, or in quotes of French."""
+
+
 def _to_text(slot: Any) -> Any:
     """Return a text or a number as plain text, an object as its name, anything else as it is."""
     slot = _find_name(slot) if isinstance(slot, dict) else slot
-    return str(slot) if isinstance(slot, str) else slot
+    if not isinstance(slot, str):
+        return slot
+    marked = _MARKED.fullmatch(slot.strip())
+    return str(slot) if marked is None else next(filter(None, marked.groups()))
 
 
 def _find_name(fields: Mapping[str, Any]) -> Any:

@@ -20,6 +20,7 @@ from llama_index_gear.llm.marks import (
     BARE_ANALYSIS,
     BARE_FINAL,
     BEHIND_TURN_END,
+    BOX,
     CHANNEL,
     FAMILIES,
     MAY_HAVE_MARKS,
@@ -83,7 +84,10 @@ def read_said(reply: str) -> Said:
     if not MAY_HAVE_MARKS.search(text):
         return Said(text.strip())
     channels = _read_channels(text)
-    return _strip_thoughts(_cut_turn(text)) if channels is None else channels
+    if channels is not None:
+        return channels
+    said = _strip_thoughts(_cut_turn(text))
+    return said._replace(text=BOX.sub("", said.text))
 
 
 class _Text:

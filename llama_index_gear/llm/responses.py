@@ -24,12 +24,14 @@ _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length
 _REFUSED = frozenset({"content_filter", "refusal", "safety"})
 _STATUS_OF_WORDS = (
     (re.compile(r"rate.?limit|too many requests", re.IGNORECASE), 429),
-    (re.compile(r"overloaded|at capacity", re.IGNORECASE), 529),
+    (re.compile(r"overloaded|at capacity|capacity.*exceeded", re.IGNORECASE), 529),
     (re.compile(r"unavailable|try again later", re.IGNORECASE), 503),
     (re.compile(r"timed? ?out", re.IGNORECASE), 504),
     (re.compile(r"internal|server.?error", re.IGNORECASE), 500),
 )
 
+_BAD_GATEWAY = 502
+"""The HTTP status of an answer without a reply, such as a proxy gives."""
 _unopened: set[str] = set()
 """Names of models that closed thoughts which no mark had opened."""
 
@@ -160,11 +162,14 @@ def served_errors() -> Iterator[None]:
     try:
         yield
     except (TypeError, IndexError, AttributeError, KeyError) as error:
+        if isinstance(error, AttributeError) and error.name == "choices" and isinstance(error.obj, str):
+            raise ModelServerError(f"the answer is no JSON: {error.obj!r:.300}", _BAD_GATEWAY) from error
         frames = reversed([frame for frame, _ in walk_tb(error.__traceback__)])
         bodies = [value for frame in frames for value in frame.f_locals.values() if _is_unread(value)]
         if not bodies:
             raise
-        raise _find_error(bodies[0]) or ModelServerError(f"the answer has no reply: {bodies[0]!r:.300}") from error
+        unread = ModelServerError(f"the answer has no reply: {bodies[0]!r:.300}")
+        raise _find_error(bodies[0]) or unread from error
 
 
 def check_response(response: Response) -> Response:
@@ -194,12 +199,17 @@ def _find_error(body: Any) -> ModelServerError | None:
     """Return the error that a server writes into an answer; None if there is none."""
     is_error = _get(body, "object") == "error"
     error = _get(body, "error") or _get(body, "choices", 0, "error") or (body if is_error else None)
-    if error is None and _get(body, "choices") is None:
-        error = _get(body, "detail")
+    if error is None and not _get(body, "choices"):
+        is_code = _get(body, "code") and _get(body, "msg")
+        error = (
+            _get(body, "detail") or _get(body, "errors", 0) or _get(body, "base_resp") or (body if is_code else None)
+        )
     if not error:
         return None
-    message = error if isinstance(error, str) else _get(error, "message") or str(error)
-    kinds = [str(kind) for name in ("code", "status", "type") if (kind := _get(error, name) or _get(body, name))]
+    told = [error] if isinstance(error, str) else [_get(error, name) for name in ("message", "msg", "status_msg")]
+    message = next(filter(None, told), str(error))
+    names = ("code", "status", "type", "status_code")
+    kinds = [str(kind) for name in names if (kind := _get(error, name) or _get(body, name))]
     number = next((int(kind) for kind in kinds if re.fullmatch(r"[45]\d\d", kind)), None)
     words = " ".join([*kinds, str(message)])
     status = number or next((status for pattern, status in _STATUS_OF_WORDS if pattern.search(words)), None)

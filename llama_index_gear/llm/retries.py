@@ -20,7 +20,9 @@ MAX_RETRIES = 3
 RETRY_BACKOFF = 1.0
 """Seconds before the first retry, if nothing else is asked for."""
 
-_TRANSIENT_ERRORS = frozenset({408, 409, 429, 500, 502, 503, 504, 529})  # HTTP status: worth another try
+_TRANSIENT_ERRORS = frozenset(
+    {408, 409, 429, 500, 502, 503, 504, *range(520, 525), 529}
+)  # HTTP status: worth another try
 _LONGEST_WAIT = 60.0  # seconds
 
 
@@ -102,7 +104,7 @@ def is_transient(error: BaseException) -> bool:
         return status in _TRANSIENT_ERRORS
     name = type(error).__name__.lower()
     return isinstance(error, TimeoutError | ConnectionError) or any(
-        word in name for word in ("timeout", "ratelimit", "connection", "remoteprotocol", "overloaded")
+        word in name for word in ("timeout", "ratelimit", "connection", "remoteprotocol", "overloaded", "jsondecode")
     )
 
 

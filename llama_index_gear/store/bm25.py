@@ -37,7 +37,7 @@ class WordEncoder:
     The stemmers' work grows with the square of a word's length: a million times the letter "y" took half a minute, in
     which no other thread ran. A "word" here is text without white space and common punctuation. A text without such a
     long word gets exactly Qdrant's vector of its one spelling: decomposed letters, ligatures, full-width letters and
-    soft hyphens make no other words (`unify_spelling`).
+    soft hyphens make no other words (`unify_spelling`), nor does "ß" for "ss".
 
     Of scripts without spaces between words (Chinese, Japanese, Thai, …) every two neighboring letters are a word:
     Qdrant takes all that stands between two punctuation marks for one word, which no question has.
@@ -157,6 +157,8 @@ def _split_words(text: str) -> str:
 
 
 def _split_spelling(text: str) -> str:
+    if "ß" in text or "ẞ" in text:  # as entity keys have it: "STRASSE" is "Straße"
+        text = text.replace("ß", "ss").replace("ẞ", "SS")
     if not text.isascii() and _SPACELESS_RUN.search(text):
         text = _SPACELESS_RUN.sub(_pair_letters, text)
     return _split_long_words(text)

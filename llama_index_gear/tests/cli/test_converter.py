@@ -57,7 +57,12 @@ Name  Town
 Nora  Bremen-Vegesack
 ===== =====
 
+Call
+:func:`~yard.open_gate`, or
+:func:`shut` it.
+
 .. code-block:: sh
+   :caption: The yard
 
    # Start Osthafen
 """
@@ -72,7 +77,8 @@ ORG = """#+TITLE: My Yard
 * Visit Bremen
 See [[https://x.example][the site]].
 """
-NOTEBOOK = """{"cells": [{"cell_type": "markdown", "metadata": {}, "source": ["# Pump study\\n", "By Nora Blum."]},
+NOTEBOOK = """{"cells": [{"cell_type": "markdown", "metadata": {}, "source": ["# Pump study\\n",
+"By Nora Blum, after [Pumps: all](05.07-Pumps.ipynb)."]},
 {"cell_type": "code", "execution_count": 1, "metadata": {}, "source": ["x = 1"], "outputs": [{"output_type":
 "display_data", "metadata": {}, "data": {"image/png": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB", "text/plain": ["<Fig>"]}}]}],
 "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"""
@@ -85,7 +91,9 @@ Message-ID: <a81f@x.example>
 Date: Mon, 3 Mar 2025 09:15:00 +0100
 Content-Type: text/plain; charset=utf-8
 
-Weserkran GmbH built it.
+Weserkran GmbH built it [[as I heard]].
+________________________
+Nora Blum, Osthafen
 """
 HTML = """<html><head><title>Pump House — Osthafen</title><style>b{}</style></head><body>
 <nav><a href="c.html">Crane Hall</a></nav><div role="navigation"><ul><li><a href="s.html">Slipway</a></ul></div>
@@ -96,7 +104,7 @@ HTML = """<html><head><title>Pump House — Osthafen</title><style>b{}</style></
 <footer>© Weserkran GmbH</footer></body></html>"""
 DOCUMENT = """<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>
 <w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr><w:r><w:t>Yard</w:t></w:r></w:p>
-<w:p><w:r><w:t>Nora Blum founded it.</w:t></w:r></w:p></w:body></w:document>"""
+<w:p><w:r><w:t>Nora Blum^1,2 founded it on 13^th^ March.</w:t></w:r></w:p></w:body></w:document>"""
 RELATIONS = """<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r"
 Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/>
 </Relationships>"""
@@ -145,14 +153,20 @@ def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
             "manual.rst",
             RST,
             "Pump house",
-            ["# Manual\n", "| Nora | Bremen-Vegesack |", "# Start Osthafen\n```"],
-            [".. "],
+            ["# Manual\n", "| Nora | Bremen-Vegesack |", "# Start Osthafen\n```", "`open_gate`, or `shut` it."],
+            [".. ", ":caption:", "func"],
         ),
         ("paper.tex", TEX, "On Pumps", ["# Yard\n", "Nora Blum founded **Osthafen** in Köln"], ["kern", "sec:a"]),
         ("yard.org", ORG, "My Yard", ["# Visit Bremen\n", "[the site](https://x.example)"], ["toc"]),
-        ("study.ipynb", NOTEBOOK, "Pump study", ["By Nora Blum.", "x = 1"], ["iVBOR", "Fig"]),
+        ("study.ipynb", NOTEBOOK, "Pump study", ["By Nora Blum, after Pumps: all.", "x = 1"], ["iVBOR", "Fig"]),
         ("report-7.rtf", RICH_TEXT, "Yard Report", ["Nora Blum founded **Osthafen** in Köln."], ["Times", "\\"]),
-        ("letter-7.eml", LETTER, "The crane of Köln", ["Nora Blum", "Weserkran GmbH built it."], ["a81f"]),
+        (
+            "letter-7.eml",
+            LETTER,
+            "The crane of Köln",
+            ["Nora Blum", "2025-03-03 09:15", "built it [as I heard]."],
+            ["a81f", "Osthafen"],
+        ),
         (
             "letter-8.eml",
             LETTER.replace("plain", "html") + "<style>@media print {a {max-width: 9px}}</style><p>It is <b>high</b>.",
@@ -172,7 +186,7 @@ def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
             ],
             ["Crane", "Slipway", "hall.html", "¶", "iVBOR", "var x", "Weserkran", "b{}"],
         ),
-        ("report-7.docx", zip_word(DOCUMENT), "Yard", ["# Yard\n", "Nora Blum founded it."], []),
+        ("report-7.docx", zip_word(DOCUMENT), "Yard", ["# Yard\n", "Nora Blum founded it on 13th March."], ["^"]),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 20 else "",
 )
@@ -182,6 +196,23 @@ def test_a_file_is_markdown_with_its_title(
     ((found, text),) = read(name, data)
     assert found == title
     assert [each for each in wanted if each not in text] == [each for each in unwanted if each in text] == []
+
+
+@needs_converter
+def test_what_was_converted_is_said_to_be_markdown(tmp_path: Path) -> None:
+    (tmp_path / "manual.adoc").write_text("= Pump\n\nText of it.\n\n== OPTIONS\n", "utf-8")
+    (document,) = FolderReader(tmp_path).load_data()
+    assert document.metadata["file_type"] == "text/markdown"
+    assert "OPTIONS" not in str(MentionTripleExtractor()([document])[0].metadata["gear_triples"])
+
+
+def test_an_embedded_picture_is_no_text(tmp_path: Path) -> None:
+    data = "iVBORw0KGgo" * 90
+    (tmp_path / "notes.md").write_text(
+        f"# Pump\n\nNora Blum built it.\n\n[one]: <data:image/png;base64,{data}>\n", "utf-8"
+    )
+    (document,) = FolderReader(tmp_path).load_data()
+    assert "Nora Blum built it." in document.text and "iVBOR" not in document.text
 
 
 @needs_converter

@@ -211,6 +211,10 @@ def test_a_wikilink_names_its_page(text: str, wanted: list[str]) -> None:
         ('{{< figure src="Yard.png" title="Yard" >}}\nNora Blum is in.', ["Nora Blum"]),
         ("<!-- Ida Falk:\n\ntodo -->\nPaul Kern is in.\n<script>\nvar Foo = Bar;\n</script>", ["Paul Kern"]),
         (":::note\nAsk Nora Blum.\n:::", ["Nora Blum"]),
+        (
+            "```{tip} Of Ida Falk\n:class: big\nAsk Nora Blum.\n```\n\n(yard-a)=\n```sh\nOsthafen\n```",
+            ["Ida Falk", "Nora Blum"],
+        ),
     ],
 )
 def test_furniture_is_no_text(text: str, wanted: list[str]) -> None:

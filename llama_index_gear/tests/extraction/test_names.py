@@ -125,6 +125,7 @@ def test_identifiers(text: str, expected: list[str]) -> None:
         ("Born in Vienna, he moved. Ten men left. Es regnet. Hundreds died.", ["Vienna"]),
         ("Born Robert Zimmerman, he sang. Starring Tom Hanks, it won.", ["Robert Zimmerman", "Tom Hanks"]),
         ("Emboldened by Rome, they came. Restart it. Users see nothing.", ["Rome"]),
+        ("Paul\u200b Kern met Ida\xad Falk.", ["Paul Kern", "Ida Falk"]),
         ("I'm out. Don't go. It's late. They're here. Let's see. We asked O'Brien.", ["O'Brien"]),
         ("On Monday and in March it rained. Sundays are free. It was March 1999.", ["March 1999"]),
         ("Note: The pool is full. Status: Open.", []),

@@ -25,6 +25,17 @@ def names(text: str, title: str = "T") -> list[str]:
         ("Converts the text. Right-click a cell. Generate pages. Resolves issue 5.", []),
         ("Select **Manage**, then **Open folder**, then **Osthafen**.", ["Osthafen"]),
         ("(`pump`) Returns the town.\n\nOsthafen → Open it.\n\nOsthafen - Get it.", ["pump", "Osthafen", "Osthafen"]),
+        ("1. Generate a key for Nora Blum.\n2. Create it.", ["Nora Blum"]),
+        ("+ <1> Try to see Nora Blum.", ["Nora Blum"]),
+        ("<sarang> Otherwise Nora Blum does.", ["Nora Blum"]),
+        ("file: Specifies the object; note: Nice to have.", []),
+        ("values: It fails. Since Ant 1.6 it works. Use Osthafen.", ["Ant", "Osthafen"]),
+        ("- Fixes Weserkran\n- Added Osthafen\n- Bumped Bremen", ["Weserkran", "Osthafen", "Bremen"]),
+        ("Congratulations Nora Blum! Welcome Ida Falk.", ["Nora Blum", "Ida Falk"]),
+        (
+            "They live, e.g. Nora Blum, in Bremen; see Section 4.1, Table 3 and Figure 2a. I.e. all.",
+            ["Nora Blum", "Bremen"],
+        ),
         # names like them
         ("Banks founded it. Bed-Stuy is far. It is **Osthafen**.", ["Banks", "Bed-Stuy", "Osthafen"]),
         ("Select **Press**. We know Press.", ["Press", "Press"]),

@@ -635,6 +635,8 @@ def test_a_name_for_all_languages_is_one_of_each(tmp_path: Path, languages: list
     "header",
     [
         "subject\tpredicate\tobject",
+        "head_entity\trelation_type\ttail_entity",
+        ":START_ID\t:TYPE\t:END_ID",
         "Subject\tPredicate\tObject\tsubject_id\tobject_id",
         "head\trelation\ttail",
         "Entity1\tRelationship\tEntity2",

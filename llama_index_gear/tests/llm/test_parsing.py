@@ -98,6 +98,7 @@ SHAPES = {
     "a call": f'<tool_call>\n{{"name": "f", "arguments": {{"triples": {FACTS}}}}}\n</tool_call>',
     "a call as text": json.dumps({"name": "f", "arguments": json.dumps({"triples": [WHOLE]})}),
     "a call in Python": f"PassageFacts(entities=['Nora Blum', 'Osthafen', 'Bremen'], triples=[{WHOLE}])",
+    "a table in bold": "| subject | predicate | object |\n|---|---|---|\n| **Nora Blum** | founded | « Osthafen » |",
     "a list as text": json.dumps({"triples": FACTS}),
     "JSON in a JSON text": json.dumps(json.dumps({"triples": [WHOLE]})),
 }

@@ -35,6 +35,8 @@ THOUGHTS = [
     "<unused94>thought\nhm [3]<unused95>{}",
     '<details type="reasoning" done="true">\n<summary>Thought</summary>\nhm [3]\n</details>\n{}',
     "Here is my thought process: hm [3]\nHere is my response: {}",
+    "Here are my reasoning steps:\nhm [3]\n[BEGIN FINAL RESPONSE]\n{}\n[END FINAL RESPONSE]",
+    "<|think_start|>hm [3]<|think_end|>{}",
     "{}\n<think>Is it [3]?</think>",
     "{}\n\n<think>\nIs it [3]?",
 ]
@@ -58,6 +60,8 @@ TURNS = [
     "{}\n\nUser: and [3]?",
     "{}\n### Instruction:\nName [3]",
     "<think>hm [3]\n</think>\n\n{}<|im_end|>",
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>facts<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "<|begin_of_box|>{}<|end_of_box|>",
 ]
 NAMED = [
     '{"triples": [["<think>", "is", "a tag"], ["A", "ends with", "</think>"], ["x", "y", "<|im_end|>"]]}',
