@@ -63,6 +63,9 @@ _RAISED = re.compile(r"(?<=\w)\^(?:\d[\d,*]*\^?|(\w{1,4})\^)")
 _DELIMITER = re.compile(r"(?m)^(?:-- ?|_{20,}|-{20,})[ \t]*\r?$")
 """Matches the line above a letter's signature, or above what a list adds to each letter."""
 _MOST_OF_FOOTER = 12  # lines
+_QUOTED_FOOTER = re.compile(r"(?m)^>[> \t]*_{20,}[ \t]*\r?\n(?:>.*(?:\n|\Z)){1,12}")
+_NOTE_OF_LIST = re.compile(r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\]\][ \t]*$")
+"""Matches a line that a list left in place of a part of a letter."""
 _LONG_TABLE = 800
 """Characters of a table that is written as rows: its passages behind the first would have no head."""
 _TABLE = re.compile(r"(?m)^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n(?:\|.*(?:\n|\Z))*")
@@ -222,11 +225,12 @@ def _prepare_letter(letter: bytes) -> bytes:
 
 def _drop_signature(payload: bytes) -> bytes:
     """Return a letter's text up to its signature; all of it if what follows the line above one is long."""
-    text = payload.decode("latin-1")  # any bytes, whatever their characters
+    text = _QUOTED_FOOTER.sub("", payload.decode("latin-1"))  # any bytes, whatever their characters
     for match in _DELIMITER.finditer(text):
         if match.start() and text.count("\n", match.end()) <= _MOST_OF_FOOTER:
-            return text[: match.start()].encode("latin-1")
-    return payload
+            text = text[: match.start()]
+            break
+    return text.encode("latin-1")
 
 
 def _write_tables(text: str) -> str:
@@ -295,6 +299,7 @@ def _prepare_tex(text: str) -> str:
 def _clean_mail(text: str) -> str:
     """Return a letter without what only programs read; its date is a number, and double brackets are no wikilink."""
     text = re.sub(r"(?m)^\*\*(?:Message-ID|In-Reply-To|References)\*\*:.*\n+", "", text)
+    text = _NOTE_OF_LIST.sub("", text)
     text = re.sub(r"(?m)^(\*\*Date\*\*: *)(.*)$", _write_date, text)
     return re.sub(r"\[\[([^\[\]\n]*)\]\]", r"[\1]", text)
 

@@ -92,6 +92,12 @@ Date: Mon, 3 Mar 2025 09:15:00 +0100
 Content-Type: text/plain; charset=utf-8
 
 Weserkran GmbH built it [[as I heard]].
+
+	[[alternative HTML version deleted]]
+
+> Yes.
+> ________________________
+> Yard mailing list
 ________________________
 Nora Blum, Osthafen
 """
@@ -165,7 +171,7 @@ def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
             LETTER,
             "The crane of Köln",
             ["Nora Blum", "2025-03-03 09:15", "built it [as I heard]."],
-            ["a81f", "Osthafen"],
+            ["a81f", "Osthafen", "HTML", "mailing list"],
         ),
         (
             "letter-8.eml",
