@@ -460,9 +460,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_json(
         self, status: int, content: Mapping[str, Any] | str, reply: Reply | None = None, usage: Usage | None = None
     ) -> None:
-        """Send a JSON body of known length, or the first half of it."""
-        payload = json.dumps(content).encode()
-        self._send_body(status, "application/json", ("Content-Length", str(len(payload))), [payload], reply, usage)
+        """Send a JSON body of known length, or a page, or the first half of it."""
+        is_page = isinstance(content, str)
+        payload = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+        self._send_body(
+            status,
+            "text/html" if is_page else "application/json",
+            ("Content-Length", str(len(payload))),
+            [payload],
+            reply,
+            usage,
+        )
 
     def _send_stream(self, chunks: list[dict[str, Any]], reply: Reply, usage: Usage) -> None:
         """Send server-sent events in HTTP chunks, or the first half of them."""

@@ -145,11 +145,19 @@ def test_an_error_of_status_200_that_may_pass_is_retried(server: OpenAIServer, b
     assert read_triples(node) == [FACT] and extractor.ledger.calls == 3
 
 
-def test_a_page_in_place_of_an_answer_is_asked_for_again(server: OpenAIServer) -> None:
-    server.script(Reply(body="<html>Bad gateway</html>"), Reply("busy", status=524), Reply(FACTS))
+def test_a_server_behind_a_proxy_that_waits_in_vain_is_asked_again(server: OpenAIServer) -> None:
+    server.script(Reply("busy", status=524), Reply(FACTS))
     extractor = make_extractor(server)
     (node,) = extractor(PASSAGES[:1])
-    assert read_triples(node) == [FACT] and extractor.ledger.calls == 3
+    assert read_triples(node) == [FACT] and extractor.ledger.calls == 2
+
+
+def test_a_page_in_place_of_an_answer_is_told(server: OpenAIServer) -> None:
+    server.script(Reply(body="<html>Welcome</html>"))
+    extractor = make_extractor(server)
+    extractor(PASSAGES[:1])
+    ((_, outcome, problem),) = extractor.ledger.failures
+    assert outcome == "failed" and "ModelServerError: the answer is no JSON: '<html>Welcome" in problem
 
 
 @pytest.mark.parametrize(("body", "words"), LASTING)

@@ -13,6 +13,7 @@ import importlib.util
 import mailbox
 import re
 import unicodedata
+from bisect import bisect
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -57,14 +58,20 @@ _LOCAL_LINK = re.compile(r"\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n
 _DEEP = 10**6
 """HTML that nests deeper ends the process, and so is named; by default text below 63 elements would be lost."""
 _OFFICE = set(".doc .docm .docx .dotm .dotx .odt .rtf .odp .pot .potx .pps .ppsx .ppt .pptm .pptx".split())
+"""Endings of documents with pictures and raised figures."""
 _PICTURE = re.compile(r"\\?!\[[^\[\]\n]*\]\([^()\n]*\)")
-_RAISED = re.compile(r"(?<=\w)\^(?:\d[\d,*]*\^?|(\w{1,4})\^)")
-"""Matches raised digits behind a word ("Owen Arnold^1,2"), and raised letters ("13^th^")."""
-_DELIMITER = re.compile(r"(?m)^(?:-- ?|_{20,}|-{20,})[ \t]*\r?$")
+"""Matches the place of a picture."""
+_RAISED = re.compile(r"(?<=[^\W\d_]{3})\^\d{1,2}(?:,\d{1,2})*\^?(?!\w)|(?<=\d)\^(st|nd|rd|th)\^")
+"""Matches raised digits behind a word ("Owen Arnold^1,2"), and raised letters behind a number ("13^th^")."""
+_DELIMITER = re.compile(r"(?:-- ?|_{20,})[ \t]*\r?")
 """Matches the line above a letter's signature, or above what a list adds to each letter."""
 _MOST_OF_FOOTER = 12  # lines
-_QUOTED_FOOTER = re.compile(r"(?m)^>[> \t]*_{20,}[ \t]*\r?\n(?:>.*(?:\n|\Z)){1,12}")
-_NOTE_OF_LIST = re.compile(r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\]\][ \t]*$")
+_HEADER = re.compile(r"[A-Z][\w-]*:[ \t]")
+_QUOTED_FOOTER = re.compile(r"(?m)^(>[> \t]*)_{20,}[ \t]*\r?\n(?:\1.*(?:\n|\Z)){1,6}(?!>)")
+"""Matches what a list added to a letter that is quoted, at the end of the quotation."""
+_NOTE_OF_LIST = re.compile(
+    r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
+)
 """Matches a line that a list left in place of a part of a letter."""
 _LONG_TABLE = 800
 """Characters of a table that is written as rows: its passages behind the first would have no head."""
@@ -72,7 +79,7 @@ _TABLE = re.compile(r"(?m)^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n(?:\
 _CODE_OPTIONS = re.compile(
     r"(?m)^([ \t]*\.\.[ \t]+(?:code|code-block|sourcecode|literalinclude|doctest)::.*\n)(?:[ \t]+:[\w-]+:.*\n)+"
 )
-_ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):[a-z][\w:+.-]{0,40}:`([!.]?~?\w[^`<>\n]{0,200})`")
+_ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w[^`<>\n]{0,200})`")
 _CELL = re.compile(r"(?<!\\)\|")
 _FENCED = re.compile(r"(?ms)^(```+|~~~+).*?^\1[`~]*[ \t]*$")
 _ACCENTS = dict(
@@ -224,21 +231,21 @@ def _prepare_letter(letter: bytes) -> bytes:
 
 
 def _drop_signature(payload: bytes) -> bytes:
-    """Return a letter's text up to its signature; all of it if what follows the line above one is long."""
+    """Return a letter's text without its signature. A letter that is sent on below such a line stays."""
     text = _QUOTED_FOOTER.sub("", payload.decode("latin-1"))  # any bytes, whatever their characters
-    for match in _DELIMITER.finditer(text):
-        if match.start() and text.count("\n", match.end()) <= _MOST_OF_FOOTER:
-            text = text[: match.start()]
-            break
+    lines = text.split("\n")
+    for place in range(max(1, len(lines) - _MOST_OF_FOOTER), len(lines)):
+        if _DELIMITER.fullmatch(lines[place]) and not any(map(_HEADER.match, lines[place + 1 :])):
+            above = "\n".join(lines[:place])
+            return (above if above.strip() else text).encode("latin-1")
     return text.encode("latin-1")
 
 
 def _write_tables(text: str) -> str:
     """Return a text whose long tables are rows that each name their columns."""
-    code = [match.span() for match in _FENCED.finditer(text)]
 
     def write(match: re.Match[str]) -> str:
-        if len(match[0]) < _LONG_TABLE or any(start <= match.start() < end for start, end in code):
+        if len(match[0]) < _LONG_TABLE:
             return match[0]
         head, _, *rows = (
             [cell.strip().replace("\\|", "|") for cell in _CELL.split(line.strip()[1:-1])]
@@ -246,7 +253,7 @@ def _write_tables(text: str) -> str:
         )
         return f"{write_rows(head, rows)}\n"
 
-    return _TABLE.sub(write, text)
+    return _sub_prose(_TABLE, write, text)
 
 
 def _prepare_asciidoc(text: str) -> str:
@@ -274,8 +281,10 @@ def _prepare_rst(text: str) -> str:
 
 
 def _write_role(match: re.Match[str]) -> str:
-    name = match[2].lstrip("!.")
-    return f"{match[1]}``{name[1:].rpartition('.')[2] if name[0] == '~' else name}``"
+    if match[2] in ("pep", "rfc"):
+        return f"{match[1]}{match[2].upper()} {match[3]}"
+    name = match[3].lstrip("!.~")
+    return f"{match[1]}``{name.rpartition('.')[2] if '~' in match[3][:2] else name}``"
 
 
 def _prepare_org(text: str) -> str:
@@ -307,7 +316,7 @@ def _clean_mail(text: str) -> str:
 def _write_date(match: re.Match[str]) -> str:
     try:
         return f"{match[1]}{parsedate_to_datetime(match[2]):%Y-%m-%d %H:%M}"
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return match[0]
 
 
@@ -317,7 +326,18 @@ def _clean_office(text: str) -> str:
 
 
 def _clean_links(text: str) -> str:
-    return _LOCAL_LINK.sub(r"\1", text)
+    return _sub_prose(_LOCAL_LINK, lambda match: match[1], text)
+
+
+def _sub_prose(pattern: re.Pattern[str], write: Callable[[re.Match[str]], str], text: str) -> str:
+    """Replace what a pattern matches outside of fenced code."""
+    code = [match.span() for match in _FENCED.finditer(text)]
+
+    def write_outside(match: re.Match[str]) -> str:
+        before = bisect(code, (match.start(), len(text))) - 1
+        return match[0] if before >= 0 and match.start() < code[before][1] else write(match)
+
+    return pattern.sub(write_outside, text)
 
 
 _PREPARE: dict[str, Callable[[str], str]] = {

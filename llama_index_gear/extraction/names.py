@@ -41,13 +41,14 @@ _NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR | LEGAL_FORMS | LI
 """Words that are no name alone."""
 _NO_OPENINGS = OPENERS | COMMON_WORDS | OFFICE_WORDS | OTHER_LANGUAGES
 """Words that are no name alone at the start of a sentence, if the passage has them nowhere else with a capital."""
-_DROPPED = OPENERS | frozenset(
-    "dear hello hey hi regards cc re fwd notwithstanding congratulations sorry welcome regarding"
-    " added adds bumped bumps deprecated deprecates fixed fixes improved improves introduced introduces moved"
-    " refactored refactors removed removes renamed renames replaced replaces reverted reverts updated updates upgraded"
-    " upgrades".split()
-)
+_DROPPED = OPENERS | frozenset("dear hello hey hi regards cc re fwd notwithstanding congratulations sorry".split())
 """Words that begin no name at the start of a sentence, either ("Hi Tom")."""
+_CHANGES = frozenset(
+    "added adds bumped bumps deprecated deprecates fixed fixes improved improves introduced introduces moved refactored"
+    " refactors removed removes renamed renames replaced replaces reverted reverts updated updates upgraded upgrades"
+    " welcome".split()
+)
+"""Verbs of change logs, and others, that begin no name in front of a word that is no English one ("Fixes Osthafen")."""
 _ORDINARY = _NO_OPENINGS | _NO_NAMES
 _PARTING = frozenset("-→>")
 """Words that part what is said of a thing, or the entries of a menu, from what stands in front."""
@@ -236,7 +237,7 @@ class _Passage:
         following = cores[1].lower()
         if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too
             return self._meant[following] > 1
-        return self.is_english and word in IMPERATIVES and following not in ENGLISH_WORDS
+        return self.is_english and (word in IMPERATIVES or word in _CHANGES) and following not in ENGLISH_WORDS
 
     def _strip_elisions(self, sentence: _Encoded) -> None:
         """Drop "l'" and "dell'" in front of names, but not of "Jeanne d'Arc", nor of a "L'Oréal" inside a sentence."""

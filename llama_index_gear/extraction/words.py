@@ -249,7 +249,7 @@ def _third_person(verb: str) -> str:
 _LIST = files("llama_index_gear.extraction").joinpath("english_words.txt").read_text(encoding="utf-8")
 _ENTRIES = [entry for line in _LIST.splitlines() if line[0] != "#" for entry in line.split()]
 ENGLISH_WORDS = frozenset(entry.removesuffix("*") for entry in _ENTRIES).union(
-    _INSTRUCTIONS, map(_third_person, _INSTRUCTIONS), "comma creates dev directories nice outputs".split()
+    _INSTRUCTIONS, map(_third_person, _INSTRUCTIONS), "comma creates dev directories outputs".split()
 )
 """English words that are small inside a sentence."""
 IMPERATIVES = _INSTRUCTIONS.union(entry[:-1] for entry in _ENTRIES if entry[-1] == "*")

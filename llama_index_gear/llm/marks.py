@@ -63,12 +63,12 @@ FAMILIES = [
     _make_family(r"<\|channel>\s?thought", r"<channel\|>"),
     _make_family(r"<unused94>\s?thought", r"<unused95>"),
     _make_family(r"here(?: is|'s) my thought process:", r"here(?: is|'s) my response:"),
-    _make_family(r"here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]"),
+    _make_family(r"(?!)", r"\[BEGIN FINAL RESPONSE\]"),  # no mark opens them
 ]
 """All ways to mark thoughts."""
 
 MAY_HAVE_MARKS = re.compile(
-    r"<[|/｜a-z]|\[[|/a-z]|◁|\A\s*(?:assistant)?analysis|human|user|instruction|input|here(?: is|'s| are) my",
+    r"<[|/｜a-z]|\[[|/a-z]|◁|\A\s*(?:assistant)?analysis|human|user|instruction|input|here(?: is|'s) my",
     re.IGNORECASE,
 )
 """Is found in every text that has a mark."""
@@ -84,14 +84,13 @@ BARE_FINAL = re.compile(r"assistant\s?(?:final|commentary to=functions\S*(?: ?js
 
 TURN_BEGINS = re.compile(
     r"(?:\s*(?:<\|(?:im_start|start)\|>assistant|<\|start_header_id\|>assistant<\|end_header_id\|>|<start_of_turn>model"
-    r"|<\|(?:assistant|begin_of_text|CHATBOT_TOKEN|START_OF_TURN_TOKEN)\|>|<｜Assistant｜>|<s>|<bos>|\[/INST\]"
-    r"|<｜tool▁calls▁begin｜>|<｜tool▁call▁begin｜>[\w.-]*<｜tool▁sep｜>(?:[\w.-]+(?=\s*```))?))+",
+    r"|<\|(?:assistant|begin_of_text|CHATBOT_TOKEN|START_OF_TURN_TOKEN)\|>|<｜Assistant｜>|<s>|<bos>|\[/INST\]))+",
     re.IGNORECASE,
 )
 TURN_END = re.compile(
     r"(?<![|\"'`“‘(])(?:<\|(?:im_end|im_start|eot_id|eom_id|eot|eod|end|endoftext|end_of_text|end_?of_?turn|endofprompt|eos|return|call"
     r"|start|start_header_id|begin_of_text|user|assistant|system|observation|(?:END|START)_OF_TURN_TOKEN)\|>"
-    r"|<｜[^｜<>\n]{1,30}｜>|</s>|<eos>|<EOT>|<(?:end|start)_of_turn>|<end_of_utterance>|<turn\|>|<\|turn>"
+    r"|<｜(?!tool▁)[^｜<>\n]{1,30}｜>|</s>|<eos>|<EOT>|<(?:end|start)_of_turn>|<end_of_utterance>|<turn\|>|<\|turn>"
     r"|\[END FINAL RESPONSE\]|\[/?INST\]|<</?SYS>>|\[\|(?:endofturn|user|assistant|system)\|\])",
     re.IGNORECASE,
 )
@@ -99,6 +98,8 @@ BEHIND_TURN_END = re.compile(
     r"[ \t]*(?:\Z|[\r\n<]|\[/?INST|\[\||(?:user|assistant|system|human|model)\b)", re.IGNORECASE
 )
 """Follows a mark that ends a turn, and not one of which a sentence tells."""
+CALL_MARKS = re.compile(r"<｜tool▁call▁begin｜>[\w.-]*<｜tool▁sep｜>(?:[\w.-]+(?=\s*```))?|<｜tool▁\w{1,20}｜>")
+"""Stand around DeepSeek's calls of functions, whose arguments are JSON."""
 BOX = re.compile(r"<\|(?:begin|end)_of_box\|>")
 """Stands around what matters most of an answer."""
 NEXT_TURN = re.compile(r"^[ \t]*(?:#{2,4} ?(?:Instruction|Human|User|Input)|\**(?:Human|User)\**):", re.MULTILINE)

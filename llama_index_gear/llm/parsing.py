@@ -53,6 +53,8 @@ _BEFORE_SLOT = ("(", "[", "{", ",", ":")
 _BARE = re.compile(r"(?:-?\d+(?:\.\d+)?|null|None|[Tt]rue|[Ff]alse)(?=\s*[,)\]}])")
 _AFTER_QUOTE = re.compile(r"\s*(?:[,:)\]};\n]|\Z)")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_MARKED = re.compile(r"\*\*([^*]+)\*\*|`([^`]+)`|«([^«»]+)»")
+"""Matches a name in bold, as code, or in quotes of French."""
 
 
 @dataclass(frozen=True)
@@ -157,17 +159,13 @@ def _shorten(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:150]} … {text[-40:]}"
 
 
-_MARKED = re.compile(r"\*\*([^*]+)\*\*|`([^`]+)`|«\s*([^«»]+?)\s*»")
-"""Matches a name in bold, as code, or in quotes of French."""
-
-
 def _to_text(slot: Any) -> Any:
-    """Return a text or a number as plain text, an object as its name, anything else as it is."""
+    """Return a text or a number as plain text, without marks, an object as its name, anything else as it is."""
     slot = _find_name(slot) if isinstance(slot, dict) else slot
     if not isinstance(slot, str):
         return slot
     marked = _MARKED.fullmatch(slot.strip())
-    return str(slot) if marked is None else next(filter(None, marked.groups()))
+    return str(slot) if marked is None else next(filter(None, marked.groups())).strip()
 
 
 def _find_name(fields: Mapping[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from llama_index_gear.llm.marks import (
     BARE_FINAL,
     BEHIND_TURN_END,
     BOX,
+    CALL_MARKS,
     CHANNEL,
     FAMILIES,
     MAY_HAVE_MARKS,
@@ -65,7 +66,7 @@ def clean_reply(reply: str) -> str:
     """
     if len(reply) > MAX_REPLY_LENGTH:
         raise ReplyError(f"the reply has {len(reply)} characters; none of more than {MAX_REPLY_LENGTH} is read")
-    text = read_said(reply).text
+    text = CALL_MARKS.sub("", read_said(reply).text).strip()
     if text[:1] == text[-1:] == '"':
         with suppress(ValueError, RecursionError):
             inner = json.loads(text)
@@ -87,7 +88,8 @@ def read_said(reply: str) -> Said:
     if channels is not None:
         return channels
     said = _strip_thoughts(_cut_turn(text))
-    return said._replace(text=BOX.sub("", said.text))
+    whole = _Text(said.text)
+    return said._replace(text=BOX.sub(lambda mark: mark[0] if whole.is_name(mark) else "", said.text))
 
 
 class _Text:

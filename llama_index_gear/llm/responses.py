@@ -24,14 +24,12 @@ _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length
 _REFUSED = frozenset({"content_filter", "refusal", "safety"})
 _STATUS_OF_WORDS = (
     (re.compile(r"rate.?limit|too many requests", re.IGNORECASE), 429),
-    (re.compile(r"overloaded|at capacity|capacity.*exceeded", re.IGNORECASE), 529),
+    (re.compile(r"overloaded|at capacity|capacity temporarily exceeded", re.IGNORECASE), 529),
     (re.compile(r"unavailable|try again later", re.IGNORECASE), 503),
     (re.compile(r"timed? ?out", re.IGNORECASE), 504),
     (re.compile(r"internal|server.?error", re.IGNORECASE), 500),
 )
 
-_BAD_GATEWAY = 502
-"""The HTTP status of an answer without a reply, such as a proxy gives."""
 _unopened: set[str] = set()
 """Names of models that closed thoughts which no mark had opened."""
 
@@ -163,7 +161,7 @@ def served_errors() -> Iterator[None]:
         yield
     except (TypeError, IndexError, AttributeError, KeyError) as error:
         if isinstance(error, AttributeError) and error.name == "choices" and isinstance(error.obj, str):
-            raise ModelServerError(f"the answer is no JSON: {error.obj!r:.300}", _BAD_GATEWAY) from error
+            raise ModelServerError(f"the answer is no JSON: {error.obj!r:.300}") from error
         frames = reversed([frame for frame, _ in walk_tb(error.__traceback__)])
         bodies = [value for frame in frames for value in frame.f_locals.values() if _is_unread(value)]
         if not bodies:
@@ -201,9 +199,8 @@ def _find_error(body: Any) -> ModelServerError | None:
     error = _get(body, "error") or _get(body, "choices", 0, "error") or (body if is_error else None)
     if error is None and not _get(body, "choices"):
         is_code = _get(body, "code") and _get(body, "msg")
-        error = (
-            _get(body, "detail") or _get(body, "errors", 0) or _get(body, "base_resp") or (body if is_code else None)
-        )
+        refused = _get(body, "base_resp") if _get(body, "base_resp", "status_code") else None
+        error = _get(body, "detail") or _get(body, "errors", 0) or refused or (body if is_code else None)
     if not error:
         return None
     told = [error] if isinstance(error, str) else [_get(error, name) for name in ("message", "msg", "status_msg")]

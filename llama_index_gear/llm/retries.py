@@ -93,7 +93,7 @@ class Retries:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return True for rate limits, time-outs, lost connections and servers' errors, in any client's classes.
+    """Return True for rate limits, time-outs, lost connections, cut bodies and servers' errors, in any client's words.
 
     A quota that is used up is no rate limit, though it has its status.
     """

@@ -99,6 +99,10 @@ SHAPES = {
     "a call as text": json.dumps({"name": "f", "arguments": json.dumps({"triples": [WHOLE]})}),
     "a call in Python": f"PassageFacts(entities=['Nora Blum', 'Osthafen', 'Bremen'], triples=[{WHOLE}])",
     "a table in bold": "| subject | predicate | object |\n|---|---|---|\n| **Nora Blum** | founded | « Osthafen » |",
+    "DeepSeek's call": "<think>hm</think>\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>facts\n"
+    f'```json\n{{"triples": {FACTS}}}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    "DeepSeek's newer call": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>facts<｜tool▁sep｜>"
+    f'{{"triples": {FACTS}}}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
     "a list as text": json.dumps({"triples": FACTS}),
     "JSON in a JSON text": json.dumps(json.dumps({"triples": [WHOLE]})),
 }

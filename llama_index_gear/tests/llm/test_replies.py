@@ -35,7 +35,6 @@ THOUGHTS = [
     "<unused94>thought\nhm [3]<unused95>{}",
     '<details type="reasoning" done="true">\n<summary>Thought</summary>\nhm [3]\n</details>\n{}',
     "Here is my thought process: hm [3]\nHere is my response: {}",
-    "Here are my reasoning steps:\nhm [3]\n[BEGIN FINAL RESPONSE]\n{}\n[END FINAL RESPONSE]",
     "<|think_start|>hm [3]<|think_end|>{}",
     "{}\n<think>Is it [3]?</think>",
     "{}\n\n<think>\nIs it [3]?",
@@ -46,6 +45,7 @@ UNOPENED = [
     "So [3].</reasoning>\n{}",
     "hm [3]<|end|><|start|>assistant<|channel|>final<|message|>{}",
     "hm [3][/THINK]{}",
+    "Here are my reasoning steps:\nhm [3]\n[BEGIN FINAL RESPONSE]\n{}\n[END FINAL RESPONSE]",
 ]
 TURNS = [
     "{}<|im_end|>\n<|im_start|>user\nAnd? [3]",
@@ -60,7 +60,6 @@ TURNS = [
     "{}\n\nUser: and [3]?",
     "{}\n### Instruction:\nName [3]",
     "<think>hm [3]\n</think>\n\n{}<|im_end|>",
-    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>facts<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     "<|begin_of_box|>{}<|end_of_box|>",
 ]
 NAMED = [
@@ -73,6 +72,8 @@ NAMED = [
     '"<think>" is the tag [1]',
     "The price was <s>10</s> 5 [1].",
     "analysis of X [1]",
+    '[["<|begin_of_box|>", "is", "a mark"]]',
+    "Here are my reasoning steps:\n1. It is.\n\nAnswer: Bremen [1]",
     "User: Paul [1]",
     "[1] Paul",
 ]

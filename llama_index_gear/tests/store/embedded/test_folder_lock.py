@@ -232,18 +232,21 @@ def test_a_child_that_python_does_not_know_of_does_not_hold_the_folder(tmp_path:
     interpreter's lock if another thread asked for it.
     """
     if (parent := os.fork()) == 0:
-        lock = folder_lock.lock_folder(tmp_path)
-        end, ended = os.pipe()
-        if (child := ctypes.PyDLL(None).fork()) == 0:
+        is_well = False
+        try:
+            lock = folder_lock.lock_folder(tmp_path)
+            end, ended = os.pipe()
+            if (child := ctypes.PyDLL(None).fork()) == 0:
+                os.close(ended)
+                os.read(end, 1)
+                os._exit(0)
+            is_well = is_locked(tmp_path)
+            del lock
+            is_well = is_well and not is_locked(tmp_path)
             os.close(ended)
-            os.read(end, 1)
-            os._exit(0)
-        was_locked = is_locked(tmp_path)
-        del lock
-        stays_locked = is_locked(tmp_path)
-        os.close(ended)
-        os.waitpid(child, 0)
-        os._exit(not was_locked or stays_locked)
+            os.waitpid(child, 0)
+        finally:
+            os._exit(not is_well)
     assert os.waitpid(parent, 0)[1] == 0
 
 
