@@ -93,7 +93,8 @@ class Reply:
     """Thoughts that the server sends beside the text, as `message.reasoning_content`."""
 
     body: Mapping[str, Any] | str | None = None
-    """The whole answer, sent as is with the status: an error that a server writes into an answer of status 200."""
+    """The whole answer, sent as is with the status: an error that a server writes into an answer of status 200.
+    A text is sent as a page."""
 
     error_code: str | None = None
     """For an error status: `error.code`, such as "context_length_exceeded"; by default one that fits the status."""

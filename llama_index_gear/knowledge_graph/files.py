@@ -186,7 +186,7 @@ class TriplesFile:
             if not line.strip():
                 continue
             try:
-                triple = self._parse(line.decode("utf-8-sig" if report.lines == 1 else "utf-8"))
+                triple = self._parse(line.decode())
             except (ValueError, TypeError, KeyError, TripleError, RecursionError) as error:
                 report.complain(f"{type(error).__name__}: {error}")
             else:

@@ -93,7 +93,7 @@ class Retries:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return True for rate limits, time-outs, lost connections, cut bodies and servers' errors, in any client's words.
+    """Return True for rate limits, time-outs, lost connections and servers' errors, in any client's classes.
 
     A quota that is used up is no rate limit, though it has its status.
     """
@@ -104,7 +104,7 @@ def is_transient(error: BaseException) -> bool:
         return status in _TRANSIENT_ERRORS
     name = type(error).__name__.lower()
     return isinstance(error, TimeoutError | ConnectionError) or any(
-        word in name for word in ("timeout", "ratelimit", "connection", "remoteprotocol", "overloaded", "jsondecode")
+        word in name for word in ("timeout", "ratelimit", "connection", "remoteprotocol", "overloaded")
     )
 
 

@@ -631,6 +631,11 @@ def test_a_name_for_all_languages_is_one_of_each(tmp_path: Path, languages: list
 # -- a file of one's own -----------------------------------------------------------------------------------------------
 
 
+def test_a_mark_of_the_encoding_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+    (tmp_path / "graph.tsv").write_text("\ufeffAda\tmet\tBob\n", "utf-8")
+    assert [triple.triple.subject for triple in TriplesFile(tmp_path / "graph.tsv")] == ["Ada"]
+
+
 @pytest.mark.parametrize(
     "header",
     [

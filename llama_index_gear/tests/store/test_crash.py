@@ -169,7 +169,7 @@ def read_checked(folder: Path) -> Contents:
 
 @pytest.mark.parametrize(
     ("call", "moments"),
-    [("ingest", 2), ("update", 3), ("delete", 2), ("clear", 2), ("pipeline", 2), ("pipeline again", 3)],
+    [("ingest", 5), ("update", 5), ("delete", 4), ("clear", 3), ("pipeline", 3), ("pipeline again", 3)],
 )
 def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
     tmp_path: Path, call: str, moments: int

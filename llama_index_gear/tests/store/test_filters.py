@@ -453,7 +453,7 @@ def test_filters_as_deep_as_a_server_reads_them(make: Callable[..., GeARVectorSt
 @pytest.mark.parametrize("is_indexed", [True, False])
 def test_floats_are_what_was_stored_also_when_the_store_is_opened_again(tmp_path: Path, is_indexed: bool) -> None:
     rng = random.Random(500)
-    drawn = [rng.random() * 10.0 ** rng.choice((0, 0, 0, -200, -9, 9, 200)) * rng.choice((1, -1)) for _ in range(80)]
+    drawn = [rng.random() * 10.0 ** rng.choice((0, 0, 0, -200, -9, 9, 200)) * rng.choice((1, -1)) for _ in range(200)]
     numbers = {f"n{n}": number for n, number in enumerate(drawn)}
     indexes = [{"field_name": "f", "field_schema": "float"}] if is_indexed else []
     store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, payload_indexes=indexes)

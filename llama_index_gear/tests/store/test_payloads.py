@@ -159,7 +159,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=10)
+@settings(max_examples=25)
 @given(several=st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=6))
 def test_any_metadata_comes_back_after_opening_again_or_is_refused_and_changes_nothing(
     several: list[dict[str, Any]],

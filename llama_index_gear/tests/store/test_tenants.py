@@ -266,7 +266,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 DRAWN = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-@settings(DRAWN, max_examples=1)
+@settings(DRAWN, max_examples=2)
 @given(seed=SEEDS)
 def test_without_filters_every_way_leads_to_marks(
     graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int
@@ -282,7 +282,7 @@ def test_without_filters_every_way_leads_to_marks(
     assert {"llama_index_gear.retrievers.base", "llama_index_gear.extraction.reporting"} <= loggers
 
 
-@settings(DRAWN, max_examples=2)
+@settings(DRAWN, max_examples=4)
 @given(seed=SEEDS, only=filters())
 def test_no_forbidden_passage_triple_or_name_leaves_the_store(
     graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int, only: MetadataFilters
@@ -297,7 +297,7 @@ def test_no_forbidden_passage_triple_or_name_leaves_the_store(
 
 
 @pytest.mark.parametrize("bound", [True, False])
-@settings(DRAWN, max_examples=1)
+@settings(DRAWN, max_examples=2)
 @given(seed=SEEDS)
 def test_no_other_tenant_s_passage_triple_or_name_leaves_the_store(
     graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, bound: bool, seed: int
