@@ -182,7 +182,7 @@ def _choose_triples(pool: Pool, nearest: Sequence[StoredTriple]) -> list[tuple[S
     (`Pool.coverage`). Cosines find what is paraphrased, words the names that embedding models confuse.
     """
     best = max((triple.score for triple in nearest), default=0.0)
-    coverages = [pool.coverage(pool.find_words(triple.triple.text)) for triple in nearest]
+    coverages = [pool.coverage(triple.triple.text) for triple in nearest]
     most = max(coverages, default=0.0)
     likeness = [
         ((max(triple.score, 0.0) / best if best > 0 else 0.0) + (coverage / most if most else 0.0)) / 2

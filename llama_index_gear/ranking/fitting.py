@@ -10,16 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llama_index.core.utils import get_tqdm_iterable
-from numpy.typing import NDArray
 
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, format_value
 from llama_index_gear.ranking.pool import Pool
-from llama_index_gear.ranking.ranker import first_signals, order, rank, second_signals, weigh
-from llama_index_gear.ranking.signals import BEST, Company
-from llama_index_gear.ranking.weights import FIRST, RankingWeights
-
-Floats = NDArray[np.float64]
+from llama_index_gear.ranking.ranker import choose_table, measure_signals, rank
+from llama_index_gear.ranking.signals import Floats
+from llama_index_gear.ranking.weights import RankingWeights
 
 _FOLDS = 5
 _PULLS = (0.001, 0.01, 0.1, 1.0)
@@ -162,9 +159,9 @@ def _recall(example: Example, weights: RankingWeights) -> float:
 def fit_weights(
     examples: Sequence[Example], start: RankingWeights | None = None, *, pull: float = 1e-3
 ) -> RankingWeights:
-    """Learn weights from examples: first those of the lists, then, with these fixed, those of the second rule.
+    """Learn the weights of the form of pools that the examples have; the other form keeps its own.
 
-    Each rule is a softmax over the pool, and its loss the cross entropy with the gold passages, which share the
+    The ranking is a softmax over the pool, and its loss the cross entropy with the gold passages, which share the
     question's probability equally. Signals are scaled to a standard deviation of 1, and `pull` · |w − start|² / 2 is
     added to the mean loss. No weight falls below 0: a better place or a stronger link never counts against a passage.
 
@@ -180,16 +177,11 @@ def fit_weights(
     known = [example for example in examples if example.gold_ids & set(example.pool.places)]
     if not known:
         raise ArgumentError("no gold passage is in the pool of its question: check the gold ids")
-    targets = [_target(example) for example in known]
-    lists = [first_signals(example.pool) for example in known]
-    first = _fit_rule(lists, targets, {} if start is None else start.first, pull)
-    seconds = []
-    for example, signals in zip(known, lists, strict=True):
-        scores = weigh(signals, first)
-        company = Company(example.pool, order(scores)[:BEST])
-        seconds.append({FIRST: scores, **second_signals(example.pool, company)})
-    second = _fit_rule(seconds, targets, {} if start is None else start.second, pull)
-    return RankingWeights(first, second)
+    start = RankingWeights({}, {}) if start is None else start
+    signals = [measure_signals(example.pool)[1] for example in known]
+    learned = _fit_rule(signals, [_target(example) for example in known], choose_table(known[0].pool, start), pull)
+    is_base = "base" in known[0].pool.lists
+    return RankingWeights(start.search, learned) if is_base else RankingWeights(learned, start.base)
 
 
 def _target(example: Example) -> Floats:
@@ -198,12 +190,12 @@ def _target(example: Example) -> Floats:
 
 
 def _fit_rule(
-    signals: Sequence[Mapping[str, Sequence[float]]], targets: Sequence[Floats], start: Mapping[str, float], pull: float
+    signals: Sequence[Mapping[str, Floats]], targets: Sequence[Floats], start: Mapping[str, float], pull: float
 ) -> dict[str, float]:
-    """Fit one rule; return its weights in the signals' own units. A signal that says nothing keeps its start."""
+    """Return the weights in the signals' own units. A signal that says nothing keeps its start."""
     names = list(dict.fromkeys(name for of_pool in signals for name in of_pool))
     tables = [
-        np.array([of_pool.get(name, [0.0] * len(target)) for name in names]).T
+        np.array([of_pool.get(name, np.zeros(len(target))) for name in names]).T
         for of_pool, target in zip(signals, targets, strict=True)
     ]
     scale = np.maximum(np.concatenate(tables).std(axis=0), _LEAST_SPREAD)

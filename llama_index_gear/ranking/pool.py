@@ -7,6 +7,7 @@ embedding model is needed.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +15,19 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.triple import Triple, contains_word, drop_parenthesis, entity_key
 
+Floats = NDArray[np.float32]
+
 MAX_LINK_PASSAGES = 12
-"""An entity that more passages of the pool name is no link between two of them."""
+"""An entity, or a word, that more passages of the pool have is no link between two of them."""
+_WORD = re.compile(r"\w+")
+_SATURATION = 1.2
+"""k of BM25: a word that a passage has f times counts f / (f + k)."""
 
 
 class PoolPassage(NamedTuple):
@@ -49,16 +58,35 @@ class Content(NamedTuple):
     """The words and entities of a passage.
 
     Attributes:
-        words: the question's words in its text, as a bit mask.
+        words: number of a word, as the encoder numbers it → how often the passage has it.
+        line: its text in small letters, words between single spaces.
         entities: keys of the entities that its triples name, in their order.
         topics: what the passage is about: entity key → as it is written. First its title, without a last parenthesis;
             then the most frequent subject of its triples, as it is written most often. Empty if it has neither.
 
     """
 
-    words: int
+    words: Mapping[int, int]
+    line: str
     entities: tuple[str, ...]
     topics: dict[str, str]
+
+
+class Terms(NamedTuple):
+    """The words of a pool's passages.
+
+    Attributes:
+        weights: of each word in each passage, BM25's without a norm of length, shape (passages, words).
+        passages: number of passages that have the word, shape (words,).
+        rarity: BM25's inverse document frequency of the word within the pool, shape (words,).
+        asked: places of the question's words among the words.
+
+    """
+
+    weights: Floats
+    passages: Floats
+    rarity: Floats
+    asked: NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -80,8 +108,7 @@ class Pool:
     encoder: WordEncoder
     aliases: Collection[tuple[str, str]] = ()
     _known: dict[str, Content] = field(default_factory=dict, repr=False, compare=False)
-    _masks: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
-    _coverages: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _found: dict[str, frozenset[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def extend(
         self,
@@ -106,7 +133,7 @@ class Pool:
         aliases: Collection[tuple[str, str]],
     ) -> Pool:
         """Return a pool of the same question, which shares what is known of texts."""
-        return Pool(self.question, passages, lists, self.encoder, aliases, self._known, self._masks)
+        return Pool(self.question, passages, lists, self.encoder, aliases, self._known, self._found)
 
     def names_of(self, entity: str) -> tuple[str, ...]:
         """Return the keys that mean an entity: its own, then those that are linked with it."""
@@ -133,6 +160,20 @@ class Pool:
         return [self._known[passage.id] for passage in self.passages]
 
     @cached_property
+    def terms(self) -> Terms:
+        """The words of all passages."""
+        number, words = len(self.passages), [content.words for content in self.contents]
+        rows = np.repeat(np.arange(number), [len(counts) for counts in words])
+        numbers = np.fromiter(chain.from_iterable(words), np.int64, len(rows))
+        counts = np.fromiter(chain.from_iterable(each.values() for each in words), np.float32, len(rows))
+        known, columns = np.unique(numbers, return_inverse=True)
+        passages = np.bincount(columns, minlength=len(known)).astype(np.float32)
+        rarity = np.log1p((number - passages + 0.5) / (passages + 0.5))
+        weights = np.zeros((number, len(known)), np.float32)
+        weights[rows, columns] = rarity[columns] * counts / (counts + _SATURATION)
+        return Terms(weights, passages, rarity, np.flatnonzero(np.isin(known, list(self._question_words))))
+
+    @cached_property
     def _question_key(self) -> str:
         return entity_key(self.question)
 
@@ -150,6 +191,11 @@ class Pool:
             own[entity] = sum(any(name in content.entities for name in names) for content in self.contents)
         return own
 
+    @cached_property
+    def topic_passages(self) -> Counter[str]:
+        """Entity key → number of passages that are about the entity."""
+        return Counter(chain.from_iterable(content.topics for content in self.contents))
+
     def group_facts(self, place: int) -> dict[str, list[Triple]]:
         """Return entity key → the triples of the passage at this place that name the entity."""
         facts: dict[str, list[Triple]] = {}
@@ -162,47 +208,41 @@ class Pool:
         """Return True if few enough passages name the entity for it to say something about them."""
         return self.entity_passages[entity] <= MAX_LINK_PASSAGES
 
-    def find_words(self, text: str) -> int:
-        """Return the question's words in a text, as a bit mask."""
-        mask = self._masks.get(text)
-        if mask is None:
-            mask = 0
-            for word in self.encoder.split_words(text) & self._question_bits.keys():
-                mask |= self._question_bits[word]
-            self._masks[text] = mask
-        return mask
-
-    def triple_coverage(self, triple: Triple) -> float:
-        """Return the share of the question that the words of a triple make up (`coverage`)."""
-        return self.coverage(self.find_words(triple.text))
-
-    def coverage(self, words: int) -> float:
-        """Return the share of the question that these of its words make up, from 0 to 1, rare words counting more.
+    def coverage(self, text: str) -> float:
+        """Return the share of the question that its words in a text make up, from 0 to 1, rare words counting more.
 
         A word's weight is BM25's inverse document frequency within the pool.
         """
-        known = self._coverages.get(words)
-        if known is None:
-            known = self._coverages[words] = math.fsum(weight for bit, weight in self._word_weights if words & bit)
-        return known
+        found = self._found.get(text)
+        if found is None:
+            found = self._found[text] = self.encoder.split_words(text) & self._question_words
+        return math.fsum(self.question_weights[word] for word in found)
 
     @cached_property
-    def _word_weights(self) -> list[tuple[int, float]]:
-        number, weights = len(self.passages), []
-        for bit in self._question_bits.values():
-            having = sum(1 for content in self.contents if content.words & bit)
-            weights.append((bit, math.log(1 + (number - having + 0.5) / (having + 0.5))))
-        total = math.fsum(weight for _, weight in weights)
-        return [(bit, weight / total) for bit, weight in weights]
+    def question_weights(self) -> dict[int, float]:
+        """Number of a word of the question → the share of the question that it makes up. All shares sum to 1."""
+        number = len(self.passages)
+        having = Counter(word for content in self.contents for word in self._question_words & content.words.keys())
+        weights = {
+            word: math.log1p((number - having[word] + 0.5) / (having[word] + 0.5)) for word in self._question_words
+        }
+        total = math.fsum(weights.values())
+        return {word: weight / total for word, weight in weights.items()}
 
     @cached_property
-    def _question_bits(self) -> dict[int, int]:
-        """The question's words, as the encoder numbers them → their bit."""
-        return {word: 1 << bit for bit, word in enumerate(sorted(self.encoder.split_words(self.question)))}
+    def _question_words(self) -> frozenset[int]:
+        """The question's words, as the encoder numbers them."""
+        return frozenset(self.encoder.split_words(self.question))
 
     def _read(self, passage: PoolPassage) -> Content:
         entities = dict.fromkeys(chain.from_iterable(triple.entities for triple in passage.triples))
-        return Content(self.find_words(passage.text), tuple(entities), _find_topics(passage))
+        words = self.encoder.count_words(passage.text)
+        return Content(words, write_line(passage.text), tuple(entities), _find_topics(passage))
+
+
+def write_line(text: str) -> str:
+    """Return a text in small letters, its words between single spaces."""
+    return f" {' '.join(_WORD.findall(text.lower()))} "
 
 
 def _find_topics(passage: PoolPassage) -> dict[str, str]:

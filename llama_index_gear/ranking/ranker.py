@@ -1,14 +1,15 @@
-"""The ranking of a pool: by a first rule over its lists, then by a second that looks at passages together."""
+"""The ranking of a pool: one weighted sum of signals, which look at passages together."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from llama_index_gear.ranking.pool import Pool
-from llama_index_gear.ranking.signals import BEST, Company, Link, list_signals
-from llama_index_gear.ranking.weights import FIRST, RankingWeights
+from llama_index_gear.ranking.signals import Company, Floats, Link, find_ranks, order, order_by_lists, scale_cosines
+from llama_index_gear.ranking.weights import RankingWeights
 
 
 class Ranked(NamedTuple):
@@ -17,19 +18,17 @@ class Ranked(NamedTuple):
     Attributes:
         id: its node id.
         score: its estimated share of what the pool holds for the question. The shares of a pool sum to 1.
-        shares: name of a list or signal → what it adds to the weighted sum that ranks the passage, less what it adds on
-            average in the pool.
-        signals: names of the signals beside the best passages that are not 0 for it.
+        shares: name of a signal → what it adds to the weighted sum that ranks the passage, less what it adds on average
+            in the pool.
         named_by: the fact of the best passages that names what it is about (`Company.named_by`); None if no fact does.
         linked_by: the fact of the best passages that names an entity of it (`Company.linked_by`); None if no fact does.
-        lead: of these two facts, the first whose passage stands above it in the first ranking; None if neither's does.
+        lead: of these two facts, the first whose passage stands above it in the lists; None if neither's does.
 
     """
 
     id: str
     score: float
     shares: dict[str, float]
-    signals: frozenset[str]
     named_by: Link | None
     linked_by: Link | None
     lead: Link | None
@@ -39,17 +38,14 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
     """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool."""
     if not pool.passages:
         return []
-    first = first_signals(pool)
-    first_scores = weigh(first, weights.first) or [0.0] * len(pool.passages)  # without a list all are equal
-    first_order = order(first_scores)
-    company = Company(pool, first_order[:BEST])
-    second = {FIRST: first_scores, **second_signals(pool, company)}
-    scores = weigh(second, weights.second)
-    highest = max(scores)
-    powers = [math.exp(score - highest) for score in scores]
-    total = math.fsum(powers)
-    shares = _share_tables(first, second, weights)
-    first_rank = {place: number for number, place in enumerate(first_order)}
+    company, signals = measure_signals(pool)
+    table = choose_table(pool, weights)
+    added = {name: table[name] * values for name, values in signals.items() if name in table}
+    scores = np.sum(list(added.values()), axis=0) if added else np.zeros(len(pool.passages))
+    powers = np.exp(scores - scores.max())
+    powers /= powers.sum()
+    shares = {name: values - values.mean() for name, values in added.items()}
+    first_rank = {place: number for number, place in enumerate(company.order)}
     ranked = []
     for place in order(scores)[:top_k]:
         named, linked = company.named_by(place), company.linked_by(place)
@@ -57,9 +53,8 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
         ranked.append(
             Ranked(
                 id=pool.passages[place].id,
-                score=powers[place] / total,
-                shares={name: values[place] for name, values in shares.items()},
-                signals=frozenset(name for name, values in second.items() if name != FIRST and values[place]),
+                score=float(powers[place]),
+                shares={name: float(values[place]) for name, values in shares.items()},
                 named_by=named,
                 linked_by=linked,
                 lead=leads[0] if leads else None,
@@ -68,44 +63,19 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
     return ranked
 
 
-def first_signals(pool: Pool) -> dict[str, list[float]]:
-    """Return the signals of all lists, each with a number a passage."""
-    signals: dict[str, list[float]] = {}
-    for name, ranked in pool.lists.items():
-        signals |= list_signals(name, ranked, pool.places)
-    return signals
+def choose_table(pool: Pool, weights: RankingWeights) -> Mapping[str, float]:
+    """Return the weights of a pool of this form."""
+    return weights.base if "base" in pool.lists else weights.search
 
 
-def second_signals(pool: Pool, company: Company) -> dict[str, list[float]]:
-    """Return the signals beside the best passages, each with a number a passage."""
-    rows = [company.signals(place) for place in range(len(pool.passages))]
-    return {name: [row[name] for row in rows] for name in rows[0]}
-
-
-def weigh(signals: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> list[float]:
-    """Return the weighted sum of a passage's signals, for each passage. A signal without a weight counts nothing."""
-    weighed = [(weights[name], values) for name, values in signals.items() if name in weights]
-    number = len(next(iter(signals.values()), ()))
-    return [math.fsum(weight * values[place] for weight, values in weighed) for place in range(number)]
-
-
-def order(scores: Sequence[float]) -> list[int]:
-    """Return the places of the scores, highest first; equal ones in their order."""
-    return sorted(range(len(scores)), key=lambda place: -scores[place])
-
-
-def _share_tables(
-    first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]], weights: RankingWeights
-) -> dict[str, list[float]]:
-    """Return what each list and each signal adds to a passage's weighted sum, less its mean, for each passage."""
-    of_first = weights.second.get(FIRST, 0.0)
-    tables: dict[str, list[float]] = {}
-    for signals, scale, table in ((first, of_first, weights.first), (second, 1.0, weights.second)):
-        for name, values in signals.items():
-            if name != FIRST:
-                weight = scale * table.get(name, 0.0)
-                mean = math.fsum(values) / len(values)
-                added = [weight * (value - mean) for value in values]
-                shown = name.partition(".")[0]
-                tables[shown] = [x + y for x, y in zip(tables[shown], added, strict=True)] if shown in tables else added
-    return tables
+def measure_signals(pool: Pool) -> tuple[Company, dict[str, Floats]]:
+    """Return the best passages of a pool, and all signals by name, each of shape (passages,)."""
+    ranks = {name: find_ranks(ranked, pool.places) for name, ranked in pool.lists.items()}
+    company = Company(pool, order_by_lists(ranks, len(pool.passages)))
+    signals = company.compare()
+    if "dense" in pool.lists:
+        signals["dense"] = scale_cosines(pool.lists["dense"], pool.places)
+    for name in ("bm25", "base"):
+        if name in ranks:
+            signals[name] = -np.log1p(ranks[name])
+    return company, signals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from llama_index_gear.ranking.pool import Pool
@@ -10,6 +11,20 @@ from llama_index_gear.triple import Triple, entity_key, serialize_triples
 
 _LEAST_SHARE = 0.05
 """A signal whose share of the weighted sum is smaller is no reason."""
+
+
+_LISTS = {
+    "dense": "found by its meaning: place {} of dense search",
+    "bm25": "found by its words: place {} of BM25",
+    "base": "place {} of the base retriever",
+}
+_WORDS = {
+    "similar": "shares many words with the first passages",
+    "shared_words": "shares rare words with the first passages, which the question lacks",
+    "walk": "is close to the first passages by the words that they share",
+    "phrases": "has neighboring words of the question side by side",
+    "new_words": "has words of the question that the first two passages lack",
+}
 
 
 def explain_place(pool: Pool, ranked: Ranked, ranks: dict[str, int]) -> list[dict[str, Any]]:
@@ -28,8 +43,8 @@ def explain_place(pool: Pool, ranked: Ranked, ranks: dict[str, int]) -> list[dic
     """
     reasons = []
     for signal, share in sorted(ranked.shares.items(), key=lambda item: -item[1]):
-        reason = f"rank {ranks[signal]} of {signal}" if signal in ranks else _describe(pool, ranked, signal)
-        if reason and abs(share) >= _LEAST_SHARE:
+        reason = _describe(pool, ranked, signal, ranks)
+        if reason and share >= _LEAST_SHARE:
             reasons.append({"signal": signal, "share": round(share, 3), "reason": reason})
     return reasons
 
@@ -53,33 +68,29 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
         return []
     facts = pool.group_facts(pool.places[ranked.id])
     own = [fact for name in pool.names_of(ranked.lead.entity) for fact in facts.get(name, ())]
-    best = sorted(own, key=pool.triple_coverage, reverse=True)[:1]  # none, if only the title names the entity
+    best = sorted(own, key=lambda fact: pool.coverage(fact.text), reverse=True)[:1]  # none, if only the title names the entity
     return serialize_triples(dict.fromkeys([ranked.lead.triple, *best]))
 
 
-def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:
-    """Say what a signal has seen; "" if it is 0 for the passage, or has seen a passage of the same topic."""
-    if signal not in ranked.signals:
-        return ""
+def _describe(pool: Pool, ranked: Ranked, signal: str, ranks: Mapping[str, int]) -> str:
+    """Say what a signal has seen; "" if it says nothing of its own, or has seen a passage of the same topic."""
+    if signal in _LISTS:
+        return _LISTS[signal].format(ranks[signal]) if signal in ranks else ""
     topics = pool.contents[pool.places[ranked.id]].topics
     named, linked = ranked.named_by, ranked.linked_by
-    if signal == "new_words":
-        return "has words of the question that the first two passages lack"
     if signal == "in_question":
-        topic = next(topic for key, topic in topics.items() if pool.is_in_question(key))
-        return f"is about “{topic}”, which the question names"
+        topic = next((topic for key, topic in topics.items() if pool.is_in_question(key)), "")
+        return f"is about “{topic}”, which the question names" if topic else ""
     if signal == "named" and named is not None:
-        label = _label(pool, named.place)
         topic = next(topic for key, topic in topics.items() if named.entity in pool.names_of(key))
-        return f"is about “{topic}”, which “{label}” names" if _differ(topic, label) else ""
-    if signal == "named_likeness" and named is not None:
-        return f"“{_label(pool, named.place)}” says of it: {_write(named.triple)}"
+        label = _label(pool, named.place)
+        return f"is about “{topic}”, which “{label}” names: {_write(named.triple)}" if _differ(topic, label) else ""
     if signal == "linked" and linked is not None:
         name = _surface(linked.triple, linked.entity)
         label = _label(pool, linked.place)
         other = f"as “{label}” does" if _differ(name, label) else "which another passage is about"
         return f"names “{name}”, {other}: {_write(linked.triple)}"
-    return ""
+    return _WORDS.get(signal, "")
 
 
 def _label(pool: Pool, place: int) -> str:

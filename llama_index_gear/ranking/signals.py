@@ -1,78 +1,38 @@
-"""The signals of a ranking: numbers that a passage has in a list, or beside the best passages of a first ranking."""
+"""The signals of a ranking: numbers that a passage has in the lists, and beside the best passages of these."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
-from llama_index_gear.ranking.pool import Pool, RankedPassage
+import numpy as np
+from numpy.typing import NDArray
+
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, RankedPassage, write_line
 from llama_index_gear.triple import Triple
 
+Floats = NDArray[np.float64]
+
 BEST = 5
-"""Passages of the first ranking that every passage is compared with."""
+"""Passages that every passage is compared with: the first of all lists together."""
 _READ_FIRST = 2
 """Of these, the passages whose words of the question count as covered."""
-_ABSENT_RANK = 300
-"""The rank, from 0, of a passage that a list doesn't have."""
-_FLOOR = 1e-4
-"""Added to a share of the best score before its logarithm is taken."""
 _LEAST = 1e-3
 """Added to a fact's likeness to the question: a fact without a word of the question still joins passages."""
-
-
-# -- signals of a list -------------------------------------------------------------------------------------------
-
-
-def list_signals(name: str, ranked: Sequence[RankedPassage], places: Mapping[str, int]) -> dict[str, list[float]]:
-    """Return the signals of a list by name, each with a number a passage.
-
-    - `NAME.reciprocal_rank`: 1 / (1 + r), with the rank r from 0, and 300 for a passage that the list doesn't have.
-    - `NAME.log_rank`: −ln(1 + r).
-    - `NAME.score`, if the list has scores and they mean something: of "dense" the cosine less the best cosine (absent:
-      the last one's); of "bm25" the share of the best score (absent: 0); of "pagerank" ln(share of the best + 10⁻⁴).
-
-    Args:
-        name: name of the list.
-        ranked: the list, best first.
-        places: node id → place of the passage in the pool.
-
-    """
-    ranks = [_ABSENT_RANK] * len(places)
-    scores: dict[int, float] = {}
-    for rank, (passage_id, score) in enumerate(ranked):
-        place = places.get(passage_id)
-        if place is not None:
-            ranks[place] = min(rank, ranks[place])
-            if score is not None:
-                scores.setdefault(place, score)
-    signals = {
-        f"{name}.reciprocal_rank": [1 / (1 + rank) for rank in ranks],
-        f"{name}.log_rank": [-math.log(1 + rank) for rank in ranks],
-    }
-    if name in _SCALES:
-        signals[f"{name}.score"] = _SCALES[name](scores, len(places))
-    return signals
-
-
-def _scale_cosines(scores: Mapping[int, float], number: int) -> list[float]:
-    best, last = max(scores.values(), default=0.0), min(scores.values(), default=0.0)
-    return [scores.get(place, last) - best for place in range(number)]
-
-
-def _scale_by_best(scores: Mapping[int, float], number: int) -> list[float]:
-    best = max(scores.values(), default=0.0)
-    return [scores.get(place, 0.0) / best if best > 0 else 0.0 for place in range(number)]
-
-
-def _scale_by_logarithm(scores: Mapping[int, float], number: int) -> list[float]:
-    return [math.log(max(share, 0.0) + _FLOOR) for share in _scale_by_best(scores, number)]
-
-
-_SCALES = {"dense": _scale_cosines, "bm25": _scale_by_best, "pagerank": _scale_by_logarithm}
-
-
-# -- signals beside the best passages ----------------------------------------------------------------------------
+_STEPS = 12
+"""Steps of the walk: half of what is left of it after these is below a thousandth."""
+_FREQUENT = 0.3
+"""What a word counts in the walk that too many passages have."""
+_FLOOR = 1e-4
+"""Added to a share of the best before its logarithm is taken."""
+_NEAR = 61.0
+"""A passage of rank r, from 0, in the first list is tied to the question by 61 / (61 + r)."""
+_FIRST_LISTS = ("dense", "base", "bm25")
+_STRONG = 3.0
+"""A link of a third or more of the question ties a passage to it as its own words would."""
 
 
 class Link(NamedTuple):
@@ -92,50 +52,201 @@ class Link(NamedTuple):
     likeness: float
 
 
-class Company:
-    """The best passages of a first ranking, with their facts: every passage of the pool is compared with them.
+# -- lists -------------------------------------------------------------------------------------------------------
 
-    A passage is never compared with itself. A fact's likeness is the share of the question that its words make up
-    (`Pool.coverage`), and a thousandth. Entities that more than twelve passages of the pool name are no links. What two
-    passages are both about is no link between these two.
+
+def find_ranks(ranked: Sequence[RankedPassage], places: Mapping[str, int]) -> Floats:
+    """Return the rank of each passage in a list, from 0; that of a passage that it lacks is the length of the list.
+
+    Args:
+        ranked: the list, best first.
+        places: node id → place of the passage in the pool.
+
+    """
+    ranks = np.full(len(places), float(len(ranked)))
+    for rank, (passage_id, _) in enumerate(ranked):
+        if (place := places.get(passage_id)) is not None:
+            ranks[place] = min(rank, ranks[place])
+    return ranks
+
+
+def order_by_lists(ranks: Mapping[str, Floats], number: int) -> Floats:
+    """Return the first score of each passage: −Σ ln(1 + rank) over the lists. Without a list all are equal."""
+    return -sum((np.log1p(of_list) for of_list in ranks.values()), np.zeros(number))
+
+
+def scale_cosines(ranked: Sequence[RankedPassage], places: Mapping[str, int]) -> Floats:
+    """Return the cosine of each passage, scaled to 0 (the list's last, or none) to 1 (its best)."""
+    scores = {passage_id: score for passage_id, score in reversed(ranked) if score is not None}
+    last, best = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
+    width = best - last
+    return np.array([(scores.get(passage_id, last) - last) / width if width > 0 else 0.0 for passage_id in places])
+
+
+# -- company -----------------------------------------------------------------------------------------------------
+
+
+class Company:
+    """The best passages of a pool's lists: every passage is compared with them, and never with itself.
+
+    A fact's likeness is the share of the question that its words make up (`Pool.coverage`), and a thousandth. Entities
+    that more than twelve passages of the pool name are no links. What two passages are both about is no link between
+    these two.
 
     Args:
         pool: the pool.
-        best: places of the best passages, best first.
+        first: first score of each passage; the five highest are the best passages.
+
+    Attributes:
+        order: places of all passages by their first score, highest first.
+        best: places of the best passages.
 
     """
 
-    def __init__(self, pool: Pool, best: Sequence[int]) -> None:
+    def __init__(self, pool: Pool, first: Floats) -> None:
         self._pool = pool
-        self._best = list(best)
+        self._first = first
+        self.order = order(first)
+        self.best = self.order[:BEST]
+        self._shares = 1 / np.arange(2, 2 + len(self.best))
         self._links: dict[str, list[Link]] = {}
-        for place in self._best:
+        for place in self.best:
             for entity, facts in pool.group_facts(place).items():
                 if pool.is_link(entity):
-                    fact = max(facts, key=pool.triple_coverage)
-                    likeness = pool.triple_coverage(fact) + _LEAST
-                    link = Link(place, fact, entity, likeness)
+                    fact = max(facts, key=self._likeness)
+                    link = Link(place, fact, entity, self._likeness(fact))
                     for name in pool.names_of(entity):
                         self._links.setdefault(name, []).append(link)
 
-    def signals(self, place: int) -> dict[str, float]:
-        """Return the signals of the passage at this place, by name.
+    def _likeness(self, fact: Triple) -> float:
+        return self._pool.coverage(fact.text) + _LEAST
 
-        - `new_words`: the share of the question whose words the passage has and the two best passages lack.
-        - `named`: 1 if a fact of the best passages names what the passage is about.
-        - `named_likeness`: the likeness of the most similar such fact.
-        - `linked`: of the facts of the best passages that name any entity of the passage, the highest likeness /
-          log₂(1 + passages that name the entity).
-        - `in_question`: 1 if all words of the name of what the passage is about stand in the question.
+    def compare(self) -> dict[str, Floats]:
+        """Return the signals of all passages by name, each of shape (passages,).
+
+        Of words, each as BM25 weighs it within the pool:
+
+        - `similar`: cosine of its words with those of the best passages, the better ones counting more.
+        - `shared_words`: the part of it that comes from words that at most twelve passages have, and the question lacks
+          (Rocchio's feedback).
+        - `walk`: ln(share of the best + 10⁻⁴) of random walks between passages and their words, from the passages as
+          the lists rank them and from the words of the question.
+        - `phrases`: the share of the question's neighboring words that stand side by side in it too.
+        - `new_words`: the share of the question whose words it has and the two best passages lack.
+
+        Of facts:
+
+        - `linked`: of the facts of the best passages that name any entity of it, the highest likeness / log₂(1 +
+          passages that name the entity).
+        - `named`: the likeness of the most similar fact of the best passages that names what it is about.
+        - `named_rarity`: of that, 1 / log₂(1 + passages that name it, or are about it).
+        - `in_question`: the share of the question that the name of what it is about makes up, if all of it stands there.
+
+        Of both:
+
+        - `tied`: how well anything ties it to the question: its place in the first list, words, or a fact.
+
         """
-        named, linked = self.named_by(place), self.linked_by(place)
+        number = len(self._pool.passages)
+        covered = self._cover()
+        linked, named, rarity, topic = (np.zeros(number) for _ in range(4))
+        for place in range(number):
+            links, names = self.linked_by(place), self.named_by(place)
+            linked[place] = self._strength(links) if links else 0.0
+            if names:
+                passages = max(self._pool.entity_passages[names.entity], self._pool.topic_passages[names.entity], 1)
+                named[place], rarity[place] = names.likeness, 1 / math.log2(1 + passages)
+            topic[place] = self._find_topic(place)
         return {
-            "new_words": self._new_words(place),
-            "named": float(named is not None),
-            "named_likeness": named.likeness if named else 0.0,
-            "linked": self._strength(linked) if linked else 0.0,
-            "in_question": float(any(map(self._pool.is_in_question, self._pool.contents[place].topics))),
+            **self._compare_words(),
+            "phrases": self._find_phrases(),
+            "new_words": self._find_new_words(),
+            "linked": linked,
+            "named": named,
+            "named_rarity": rarity,
+            "in_question": topic,
+            "tied": np.maximum.reduce([self._first_place(), np.minimum(1.0, _STRONG * linked), named > 0, covered]),
         }
+
+    def _first_place(self) -> Floats:
+        lists = self._pool.lists
+        name = next((name for name in _FIRST_LISTS if name in lists), None)
+        if name is None:
+            return np.zeros(len(self._pool.passages))
+        ranks = find_ranks(lists[name], self._pool.places)
+        return np.where(ranks < len(lists[name]), _NEAR / (_NEAR + ranks), 0.0)
+
+    def _compare_words(self) -> dict[str, Floats]:
+        weights, passages, rarity, asked = self._pool.terms
+        number = len(weights)
+        lengths = np.linalg.norm(weights, axis=1, keepdims=True)
+        unit = weights / np.where(lengths, lengths, 1.0)
+        is_other = np.arange(number)[:, None] != np.array(self.best, dtype=np.intp)[None, :]
+        is_link = (passages >= 2) & (passages <= MAX_LINK_PASSAGES)
+        is_link[asked] = False
+        links = unit[:, is_link]
+        return {
+            "similar": (unit @ unit[self.best].T * is_other) @ self._shares,
+            "shared_words": (links @ links[self.best].T * is_other) @ self._shares,
+            "walk": self._walk(np.where(passages > MAX_LINK_PASSAGES, _FREQUENT, 1.0).astype(np.float32)),
+        }
+
+    def _walk(self, counts: NDArray[np.float32]) -> Floats:
+        """Walk between passages and words; half of each step returns to the start."""
+        weights, passages, rarity, asked = self._pool.terms
+        edges = weights * counts
+        of_passages, of_words = edges.sum(axis=1), edges.sum(axis=0)
+        of_passages[of_passages == 0], of_words[of_words == 0] = 1.0, 1.0
+        powers = np.exp(self._first - self._first.max(initial=0.0)).astype(np.float32)
+        passage_start = powers / max(float(powers.sum()), _FLOOR)
+        word_start = np.zeros(len(passages), np.float32)
+        word_start[asked] = rarity[asked] / passages[asked]
+        word_start /= max(float(word_start.sum()), _FLOOR)
+        at_passages, at_words = passage_start / 2, word_start / 2
+        for _ in range(_STEPS):
+            at_passages, at_words = (
+                passage_start / 4 + edges @ (at_words / of_words) / 2,
+                word_start / 4 + (at_passages / of_passages) @ edges / 2,
+            )
+        return np.log(at_passages / max(float(at_passages.max(initial=0.0)), _FLOOR**3) + _FLOOR)
+
+    def _cover(self) -> Floats:
+        weights, words = self._question_table
+        return words @ weights
+
+    @cached_property
+    def _question_table(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """The shares of the question that its words make up, and which passages have them."""
+        shares = self._pool.question_weights
+        words = [[word in content.words for word in shares] for content in self._pool.contents]
+        return np.array(list(shares.values())), np.array(words, dtype=bool).reshape(len(words), len(shares))
+
+    def _find_new_words(self) -> Floats:
+        weights, words = self._question_table
+        new = np.empty(len(words))
+        first = self.best[:_READ_FIRST]
+        new[:] = (words & ~words[first].any(axis=0)) @ weights
+        for place in first:
+            others = [other for other in first if other != place]
+            new[place] = (words[place] & ~words[others].any(axis=0)) @ weights
+        return new
+
+    def _find_phrases(self) -> Floats:
+        shares = self._pool.question_weights
+        found, total = np.zeros(len(self._pool.passages)), 0.0
+        for one, other in pairwise(write_line(self._pool.question).split()):
+            weight = math.fsum(shares.get(word, 0.0) for word in self._pool.encoder.split_words(f"{one} {other}"))
+            if weight:
+                total += weight
+                phrase = f" {one} {other} "
+                found += [weight if phrase in content.line else 0.0 for content in self._pool.contents]
+        return found / total if total else found
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def _find_topic(self, place: int) -> float:
+        topics = self._pool.contents[place].topics
+        return max((self._pool.coverage(key) for key in topics if self._pool.is_in_question(key)), default=0.0)
 
     def named_by(self, place: int) -> Link | None:
         """Return the most similar fact of the other best passages that names what this passage is about."""
@@ -162,9 +273,8 @@ class Company:
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])
 
-    def _new_words(self, place: int) -> float:
-        covered = 0
-        for other in self._best[:_READ_FIRST]:
-            if other != place:
-                covered |= self._pool.contents[other].words
-        return self._pool.coverage(self._pool.contents[place].words & ~covered)
+
+def order(scores: Floats) -> list[int]:
+    """Return the places of the scores, highest first; equal ones in their order."""
+    places: list[int] = np.argsort(-scores, kind="stable").tolist()
+    return places

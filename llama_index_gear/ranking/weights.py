@@ -13,59 +13,56 @@ from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, fo
 from llama_index_gear.paths import read_path
 
 LISTS = ("dense", "bm25", "pagerank", "base")
-"""Names of the lists that a pool may have; "base" is the list of a retriever whose scores say nothing."""
-_LIST_SIGNALS = ("reciprocal_rank", "log_rank", "score")
-COMPANY_SIGNALS = ("new_words", "named", "named_likeness", "linked", "in_question")
+"""Names of the lists that a pool may have; "base" is that of another retriever, whose scores say nothing."""
+LIST_SIGNALS = ("dense", "bm25", "base")
+"""Names of the signals of lists."""
+COMPANY_SIGNALS = (
+    "similar", "shared_words", "walk", "phrases", "new_words", "linked", "named", "named_rarity", "in_question", "tied",
+)  # fmt: skip
 """Names of the signals beside the best passages."""
-_BASE_SCORE = "base.score"  # no signal
-SIGNALS = (
-    *(key for name in LISTS for signal in _LIST_SIGNALS if (key := f"{name}.{signal}") != _BASE_SCORE),
-    *COMPANY_SIGNALS,
-)
+SIGNALS = (*LIST_SIGNALS, *COMPANY_SIGNALS)
+_TABLES = ("search", "base")
 _DEFAULT = Path(__file__).parent / "default_weights.json"
-FIRST = "first"
-"""Name, among the second ranking's weights, of that of the first ranking's score."""
 
 
 @dataclass(frozen=True)
 class RankingWeights:
-    """The weights of both rankings: a passage's score is the sum of weight · signal.
+    """The weights of a ranking: a passage's score is the sum of weight · signal (`ranking.signals` describes these).
 
-    The first ranking scores a passage by its places in the lists. The second adds what the passage is beside the five
-    best of the first (`ranking.signals` describes every signal). A signal without a weight counts nothing.
+    A signal without a weight counts nothing. There are two tables, since another retriever's list says less than the
+    store's own lists do.
 
     Attributes:
-        first: signal of a list, as "dense.log_rank" → weight.
-        second: signal beside the best passages, as "linked" → weight; "first" is the weight of the first score.
+        search: signal → weight, of a pool that the store's own lists fill: dense search, BM25, PageRank.
+        base: signal → weight, of a pool that another retriever's list fills.
 
     Raises:
         ArgumentError: an unknown signal, or a weight that is no finite number of 32 bits.
 
     """
 
-    first: Mapping[str, float]
-    second: Mapping[str, float]
+    search: Mapping[str, float]
+    base: Mapping[str, float]
 
     def __post_init__(self) -> None:
-        first = {name for name in SIGNALS if name not in COMPANY_SIGNALS}
-        for field, known in (("first", first), ("second", {FIRST, *COMPANY_SIGNALS})):
+        for field in _TABLES:
             weights = getattr(self, field)
-            check_kind(Mapping, hint="write {'dense.log_rank': 0.7}", **{field: weights})
+            check_kind(Mapping, hint="write {'linked': 2.7}", **{field: weights})
             for name, weight in weights.items():
-                if name not in known:
+                if name not in SIGNALS:
                     raise ArgumentError(
-                        f"{field} knows no signal {format_value(name)}; it knows {', '.join(sorted(known))}"
+                        f"{field} knows no signal {format_value(name)}; it knows {', '.join(sorted(SIGNALS))}"
                     )
                 check_numbers("a finite number of 32 bits", lambda _: True, **{f"the weight of {name!r}": weight})
             object.__setattr__(self, field, MappingProxyType(dict(weights)))
 
     def __hash__(self) -> int:
         """Hash the tables, whatever their order."""
-        return hash((frozenset(self.first.items()), frozenset(self.second.items())))
+        return hash((frozenset(self.search.items()), frozenset(self.base.items())))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the plain tables."""
-        return type(self), (dict(self.first), dict(self.second))
+        return type(self), (dict(self.search), dict(self.base))
 
     @classmethod
     def default(cls) -> RankingWeights:
@@ -74,7 +71,7 @@ class RankingWeights:
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return both tables as plain dicts; `from_dict` reads them."""
-        return {"first": dict(self.first), "second": dict(self.second)}
+        return {name: dict(getattr(self, name)) for name in _TABLES}
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, Any]) -> RankingWeights:
@@ -84,8 +81,8 @@ class RankingWeights:
             ArgumentError: these are no such tables, or an unknown signal or no number stands in them.
 
         """
-        if not isinstance(tables, Mapping) or set(tables) != {"first", "second"}:
-            raise ArgumentError('weights must have the tables "first" and "second", as to_dict and to_json write them')
+        if not isinstance(tables, Mapping) or set(tables) != set(_TABLES):
+            raise ArgumentError('weights must have the tables "search" and "base", as to_dict and to_json write them')
         return cls(**tables)
 
     def to_json(self) -> str:

@@ -78,8 +78,11 @@ class WordEncoder:
         return self if average_words == self.average_words else type(self)(self._settings[0], average_words)
 
     def count_words(self, text: str) -> dict[int, int]:
-        """Return the number of each of the text's words → how often it stands there, as BM25 counts it."""
-        return self._count(unify_spelling(text))
+        """Return the number of each of the text's words → how often it stands there, as BM25 counts it.
+
+        Half a character separates words.
+        """
+        return self._count(unify_spelling(repair_surrogates(text)))
 
     def _count(self, spelling: str) -> dict[int, int]:
         vector = self._counter.embed_document(_split_spelling(spelling))
