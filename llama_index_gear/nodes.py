@@ -6,7 +6,9 @@ of LlamaIndex's property-graph extractors (`nodes` and `relations`, as objects, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, TypeVar
 
 from llama_index.core.bridge.pydantic import BaseModel, ValidationError
@@ -70,11 +72,64 @@ def shorten(text: str, length: int) -> str:
     It is cut behind a word, or within one that takes half of the line: some languages have no spaces.
     """
     line = " ".join(text.split())
+    return line if len(line) <= length else _take_first(line, length - len(_CUT)) + _CUT
+
+
+def shorten_predicate(slots: Sequence[str], length: int) -> str:
+    """Return the predicate of a fact on one line of at most `length` characters; what is cut off leaves a "…".
+
+    A predicate may be a whole sentence. What stands between the fact's two names there is kept, and as much around it
+    as there is room for. If that alone is too long, or the sentence has a name only outside, the words beside the names
+    are kept.
+
+    Args:
+        slots: subject, predicate, object.
+        length: characters, ten or more.
+
+    """
+    line = " ".join(slots[1].split())
     if len(line) <= length:
         return line
-    room = length - len(_CUT)
-    end = line.rfind(" ", 0, room + 1)
-    return line[: end if end >= room // 2 else room].rstrip() + _CUT
+    start, end = _find_between(line, slots[0], slots[2])
+    room = length - 2 * len(_CUT)
+    between = line[start:end]
+    if len(between) > room:
+        last = _take_first(between[::-1], room // 2)[::-1]
+        return f"{_take_first(between, room - len(last))}{_CUT} {last}".strip(" ,;")
+    before = _take_words(line[:start][::-1], (room - len(between)) // 2)
+    behind = _take_words(line[end:], room - len(between) - len(before))
+    before = _take_words(line[:start][::-1], room - len(between) - len(behind))[::-1]
+    kept = f"{before}{between}{behind}".strip(" ,;")
+    opening, closing = before != line[:start], behind != line[end:]
+    return f"{f'{_CUT} '.lstrip() * opening}{kept}{_CUT * closing}"
+
+
+def _find_between(line: str, subject: str, object_: str) -> tuple[int, int]:
+    """Return where the words between two names begin and end. A name that is missing stands at its end of the line."""
+    subjects, objects = ([match.span() for match in _find_name(line, name)] for name in (subject, object_))
+    pairs = [sorted(pair) for pair in product(subjects, objects)]
+    apart = [(first[1], second[0]) for first, second in pairs if first[1] <= second[0]]
+    if apart:
+        return min(apart, key=lambda ends: ends[1] - ends[0])
+    if objects:
+        return 0, objects[0][0]
+    return (subjects[0][1] if subjects else 0), len(line)
+
+
+def _find_name(line: str, name: str) -> Iterator[re.Match[str]]:
+    pattern = re.escape(" ".join(name.split()))
+    return re.finditer(rf"(?<!\w){pattern}(?!\w)" if name.isascii() else pattern, line, re.IGNORECASE)
+
+
+def _take_words(text: str, room: int) -> str:
+    """Return the first whole words of a text."""
+    return text if len(text) <= room else text[: max(text.rfind(" ", 0, room + 1), 0)]
+
+
+def _take_first(line: str, room: int) -> str:
+    """Return the beginning of a line: whole words, or a part of one that takes half of the room."""
+    end = len(line) if len(line) <= room else line.rfind(" ", 0, room + 1)
+    return line[: end if end >= room // 2 else room].rstrip()
 
 
 def with_metadata(node: BaseNode, values: Mapping[str, Any], *, drop: Sequence[str] = ()) -> BaseNode:

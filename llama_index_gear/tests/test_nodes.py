@@ -28,6 +28,7 @@ from llama_index_gear.nodes import (
     name_passage,
     read_triples,
     shorten,
+    shorten_predicate,
     with_metadata,
 )
 from llama_index_gear.triple import Triple
@@ -303,3 +304,44 @@ def test_a_text_is_shortened_behind_a_word_or_within_a_long_one(text: str, shown
 def test_a_passage_of_one_long_word_is_called_by_its_beginning() -> None:
     called = name_passage(TextNode(text="愛" * 900, metadata={"file_name": "a.md"}))
     assert called.startswith("a.md: 愛愛") and called.endswith("愛 …") and len(called) < 70
+
+
+FEYNMAN = (
+    "Richard Feynman, an American theoretical physicist born in New York in the borough of Queens, wrote to his "
+    "adviser John Archibald Wheeler every week"
+)
+
+
+@pytest.mark.parametrize(
+    ("subject", "predicate", "object_", "length", "shown"),
+    [
+        ("A", "is  a\nfriend of", "B", 20, "is a friend of"),
+        ("Ada", "In 1843, in London, Ada wrote to Babbage about it", "Babbage", 30, "… Ada wrote to Babbage about …"),
+        ("Ada", "In 1843, in London, Ada wrote to Babbage about it", "Babbage", 15, "… wrote to …"),
+        ("Bo", "In 1843, in London, Ada wrote to Babbage about it", "ada", 24, "In 1843, in London …"),
+        ("Babbage", "It was Babbage whom Ada wrote to", "Ada", 15, "… whom Ada …"),
+        ("Ada", "It was in 1843 that Ada wrote to him about all of this", "Zed", 24, "wrote to him … of this"),
+        ("Zed", "one two three four five six seven eight nine", "B", 30, "one two three … eight nine"),
+        ("Ada", "Adam, Ada, and others like Bob", "Bob", 27, "… and others like Bob"),
+        ("他", "斯蒂芬" * 10, "她", 13, "斯蒂芬斯蒂 … 芬斯蒂芬"),
+    ],
+)
+def test_what_stands_between_two_names_is_not_cut(
+    subject: str, predicate: str, object_: str, length: int, shown: str
+) -> None:
+    assert shorten_predicate((subject, predicate, object_), length) == shown
+
+
+@pytest.mark.parametrize("length", [40, 60, 110, 150])
+def test_the_words_beside_the_names_are_not_cut(length: int) -> None:
+    shown = shorten_predicate(("Richard Feynman", FEYNMAN, "John Archibald Wheeler"), length)
+    assert "an American" in shown and "his adviser" in shown and len(shown) <= length
+
+
+@given(
+    st.lists(st.sampled_from(["a", "the", "Ada", "Bob", "x" * 30, "父亲", "it's,"]), min_size=1), st.integers(10, 90)
+)
+def test_a_predicate_has_no_more_than_its_length(words: list[str], length: int) -> None:
+    line = " ".join(words)
+    shown = shorten_predicate(("Ada", line, "Bob"), length)
+    assert 0 < len(shown) <= length and shown == " ".join(shown.split()) and (shown == line or len(line) > length)

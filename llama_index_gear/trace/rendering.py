@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from llama_index_gear.counts import count
 from llama_index_gear.llm.escaping import split_citations
+from llama_index_gear.nodes import shorten_predicate
 from llama_index_gear.pages.page import fill_page
 from llama_index_gear.trace.evidence import Evidence, Slots, Source, Step
 from llama_index_gear.trace.fact_graph import Fact, collect_facts, render_graph
@@ -155,7 +156,8 @@ def _render_folded_list(name: str, facts: Iterable[Slots]) -> str:
 
 
 def _render_triple(slots: Slots) -> str:
-    subject, predicate, object_ = (escape(_shorten(slot)) for slot in slots)
+    shown = (_shorten(slots[0]), shorten_predicate(slots, _SLOT_LENGTH), _shorten(slots[2]))
+    subject, predicate, object_ = map(escape, shown)
     return f"<b>{subject}</b> <i>{predicate}</i> <b>{object_}</b>"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llama_index_gear.nodes import shorten
+from llama_index_gear.nodes import shorten, shorten_predicate
 from llama_index_gear.trace.evidence import Check, Evidence, Step, Unknown
 
 _PREDICATE = 60  # characters of a predicate
@@ -13,20 +13,21 @@ _DASH = " — "
 
 
 def format_fact(slots: Sequence[str], width: int | None = None) -> str:
-    """Return a fact; a predicate that is a whole sentence is shortened, so that the object behind it is seen.
+    """Return a fact; a predicate that is a whole sentence is shortened to what stands between the two names.
 
     Args:
         slots: subject, predicate and object.
         width: characters that the line has. The predicate gives way first, then the subject. Default: no limit.
 
     """
-    subject, predicate, object_ = (" ".join(slot.split()) for slot in slots)
+    subject, _, object_ = (" ".join(slot.split()) for slot in slots)
     if width is None:
-        return _DASH.join((subject, shorten(predicate, _PREDICATE), object_))
+        return _DASH.join((subject, shorten_predicate(slots, _PREDICATE), object_))
     room = max(width - 2 * len(_DASH), 3 * _LEAST)
     object_ = shorten(object_, room - 2 * _LEAST)
     subject = shorten(subject, room - len(object_) - _LEAST)
-    return _DASH.join((subject, shorten(predicate, min(_PREDICATE, room - len(object_) - len(subject))), object_))
+    predicate = shorten_predicate(slots, min(_PREDICATE, room - len(object_) - len(subject)))
+    return _DASH.join((subject, predicate, object_))
 
 
 def format_verification(trace: Evidence) -> str:
