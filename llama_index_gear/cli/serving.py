@@ -39,7 +39,15 @@ from llama_index_gear.cli.store_folder import require_store
 from llama_index_gear.cli.store_note import choose_embedding, holds_collections, read_note
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts, is_whole
 from llama_index_gear.llm.escaping import escape_name
-from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passage, read_title, shorten
+from llama_index_gear.nodes import (
+    CHAIN_KEY,
+    RANKS_KEY,
+    REASONS_KEY,
+    name_passage,
+    read_title,
+    shorten,
+    shorten_predicate,
+)
 from llama_index_gear.requests import FinishWrites
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.store.embedded.folder_lock import make_locked_error
@@ -128,8 +136,7 @@ class StoreTools:
             found: Sequence[NodeWithScore] = await GraphRetriever(store, similarity_top_k=_POOL).aretrieve(question)
         for rank, result in enumerate(found, start=1):
             if result.node.node_id == id:
-                given = result.metadata.get(REASONS_KEY) or []
-                reasons = [shorten(str(reason["reason"]), 2 * _SLOT) for reason in given]
+                reasons = [str(reason["reason"]) for reason in result.metadata.get(REASONS_KEY) or []]
                 return Explanation(
                     rank=rank,
                     passage=_describe(result.node, _WHOLE_PASSAGE),
@@ -311,7 +318,7 @@ def _read_title(node: BaseNode) -> str:
 
 
 def _shorten_slots(slots: Sequence[str]) -> list[str]:
-    return [shorten(slot, _SLOT) for slot in slots]
+    return [shorten(slots[0], _SLOT), shorten_predicate(slots, _SLOT), shorten(slots[2], _SLOT)]
 
 
 def _shorten(text: str, length: int) -> str:

@@ -58,7 +58,8 @@ class Content(NamedTuple):
     """The words and entities of a passage.
 
     Attributes:
-        words: number of a word, as the encoder numbers it → how often the passage has it.
+        words: numbers of its words, as the encoder numbers them, each once.
+        counts: how often it has each of these words.
         line: its text in small letters, words between single spaces.
         entities: keys of the entities that its triples name, in their order.
         topics: what the passage is about: entity key → as it is written. First its title, without a last parenthesis;
@@ -66,7 +67,8 @@ class Content(NamedTuple):
 
     """
 
-    words: Mapping[int, int]
+    words: NDArray[np.int64]
+    counts: Floats
     line: str
     entities: tuple[str, ...]
     topics: dict[str, str]
@@ -76,6 +78,7 @@ class Terms(NamedTuple):
     """The words of a pool's passages.
 
     Attributes:
+        words: numbers of the words.
         weights: of each word in each passage, BM25's without a norm of length, shape (passages, words).
         passages: number of passages that have the word, shape (words,).
         rarity: BM25's inverse document frequency of the word within the pool, shape (words,).
@@ -83,6 +86,7 @@ class Terms(NamedTuple):
 
     """
 
+    words: NDArray[np.int64]
     weights: Floats
     passages: Floats
     rarity: Floats
@@ -162,16 +166,20 @@ class Pool:
     @cached_property
     def terms(self) -> Terms:
         """The words of all passages."""
-        number, words = len(self.passages), [content.words for content in self.contents]
-        rows = np.repeat(np.arange(number), [len(counts) for counts in words])
-        numbers = np.fromiter(chain.from_iterable(words), np.int64, len(rows))
-        counts = np.fromiter(chain.from_iterable(each.values() for each in words), np.float32, len(rows))
-        known, columns = np.unique(numbers, return_inverse=True)
+        number = len(self.passages)
+        rows = np.repeat(np.arange(number), [len(content.words) for content in self.contents])
+        known, columns = np.unique(self._all_words, return_inverse=True)
+        counts = np.concatenate([np.zeros(0, np.float32), *(content.counts for content in self.contents)])
         passages = np.bincount(columns, minlength=len(known)).astype(np.float32)
         rarity = np.log1p((number - passages + 0.5) / (passages + 0.5))
         weights = np.zeros((number, len(known)), np.float32)
         weights[rows, columns] = rarity[columns] * counts / (counts + _SATURATION)
-        return Terms(weights, passages, rarity, np.flatnonzero(np.isin(known, list(self._question_words))))
+        return Terms(known, weights, passages, rarity, np.flatnonzero(np.isin(known, [*self._question_words])))
+
+    @cached_property
+    def _all_words(self) -> NDArray[np.int64]:
+        """Numbers of the words of each passage, one passage behind the other."""
+        return np.concatenate([np.zeros(0, np.int64), *(content.words for content in self.contents)])
 
     @cached_property
     def _question_key(self) -> str:
@@ -208,6 +216,14 @@ class Pool:
         """Return True if few enough passages name the entity for it to say something about them."""
         return self.entity_passages[entity] <= MAX_LINK_PASSAGES
 
+    def is_ordinary(self, name: str) -> bool:
+        """Return True if a name is one word that some passage writes in small letters: rather a common noun."""
+        small = name.lower()
+        if not name.isalpha() or small == name.upper():  # a script without small letters
+            return False
+        word = re.compile(rf"\b{small}\b")
+        return small == name or any(word.search(passage.text) for passage in self.passages)
+
     def coverage(self, text: str) -> float:
         """Return the share of the question that its words in a text make up, from 0 to 1, rare words counting more.
 
@@ -215,17 +231,15 @@ class Pool:
         """
         found = self._found.get(text)
         if found is None:
-            found = self._found[text] = self.encoder.split_words(text) & self._question_words
+            found = self._found[text] = self._question_words & self.encoder.split_words(text)
         return math.fsum(self.question_weights[word] for word in found)
 
     @cached_property
     def question_weights(self) -> dict[int, float]:
         """Number of a word of the question → the share of the question that it makes up. All shares sum to 1."""
         number = len(self.passages)
-        having = Counter(word for content in self.contents for word in self._question_words & content.words.keys())
-        weights = {
-            word: math.log1p((number - having[word] + 0.5) / (having[word] + 0.5)) for word in self._question_words
-        }
+        having = {word: int(np.count_nonzero(self._all_words == word)) for word in self._question_words}
+        weights = {word: math.log1p((number - count + 0.5) / (count + 0.5)) for word, count in having.items()}
         total = math.fsum(weights.values())
         return {word: weight / total for word, weight in weights.items()}
 
@@ -236,8 +250,10 @@ class Pool:
 
     def _read(self, passage: PoolPassage) -> Content:
         entities = dict.fromkeys(chain.from_iterable(triple.entities for triple in passage.triples))
-        words = self.encoder.count_words(passage.text)
-        return Content(words, write_line(passage.text), tuple(entities), _find_topics(passage))
+        counts = self.encoder.count_words(passage.text)
+        words = np.fromiter(counts, np.int64, len(counts))
+        often = np.fromiter(counts.values(), np.float32, len(counts))
+        return Content(words, often, write_line(passage.text), tuple(entities), _find_topics(passage))
 
 
 def write_line(text: str) -> str:

@@ -20,18 +20,26 @@ class Ranked(NamedTuple):
         score: its estimated share of what the pool holds for the question. The shares of a pool sum to 1.
         shares: name of a signal → what it adds to the weighted sum that ranks the passage, less what it adds on average
             in the pool.
-        named_by: the fact of the best passages that names what it is about (`Company.named_by`); None if no fact does.
-        linked_by: the fact of the best passages that names an entity of it (`Company.linked_by`); None if no fact does.
-        lead: of these two facts, the first whose passage stands above it in the lists; None if neither's does.
+        signals: names of the signals that are not 0 for it.
+        first_rank: its place by the lists together, from 1.
+        named_by: the fact of the best passages that names what it is about (`Company.named`); None if no fact does.
+        linked_by: the fact of the best passages that names an entity of it (`Company.linked`); None if no fact does.
+        leads: those of these two facts whose passage stands above it in the lists.
+        new_words: the question's words that it has and the two best passages lack.
+        phrases: the question's neighboring words that stand side by side in it.
 
     """
 
     id: str
     score: float
     shares: dict[str, float]
+    signals: frozenset[str]
+    first_rank: int
     named_by: Link | None
     linked_by: Link | None
-    lead: Link | None
+    leads: list[Link]
+    new_words: list[str]
+    phrases: list[str]
 
 
 def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[Ranked]:
@@ -45,19 +53,23 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
     powers = np.exp(scores - scores.max())
     powers /= powers.sum()
     shares = {name: values - values.mean() for name, values in added.items()}
-    first_rank = {place: number for number, place in enumerate(company.order)}
+    first_rank = {place: number for number, place in enumerate(company.order, start=1)}
     ranked = []
     for place in order(scores)[:top_k]:
-        named, linked = company.named_by(place), company.linked_by(place)
+        named, linked = company.named[place], company.linked[place]
         leads = [link for link in (named, linked) if link and first_rank[link.place] < first_rank[place]]
         ranked.append(
             Ranked(
                 id=pool.passages[place].id,
                 score=float(powers[place]),
                 shares={name: float(values[place]) for name, values in shares.items()},
+                signals=frozenset(name for name, values in signals.items() if values[place]),
+                first_rank=first_rank[place],
                 named_by=named,
                 linked_by=linked,
-                lead=leads[0] if leads else None,
+                leads=leads,
+                new_words=company.list_new_words(place),
+                phrases=company.list_phrases(place),
             )
         )
     return ranked

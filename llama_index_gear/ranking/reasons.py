@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from llama_index_gear.nodes import shorten, shorten_predicate
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import Ranked
+from llama_index_gear.ranking.signals import Link
 from llama_index_gear.triple import Triple, entity_key, serialize_triples
 
 _LEAST_SHARE = 0.05
 """A signal whose share of the weighted sum is smaller is no reason."""
-
-
+_NAME = 80  # characters of a name
+_FACT = 160  # characters of a fact
+_MAX_WORDS = 5  # of the question, that are quoted
 _LISTS = {
     "dense": "found by its meaning: place {} of dense search",
     "bm25": "found by its words: place {} of BM25",
-    "base": "place {} of the base retriever",
-}
-_WORDS = {
-    "similar": "shares many words with the first passages",
-    "shared_words": "shares rare words with the first passages, which the question lacks",
-    "walk": "is close to the first passages by the words that they share",
-    "phrases": "has neighboring words of the question side by side",
-    "new_words": "has words of the question that the first two passages lack",
+    "base": "place {} of the retriever that was there first",
 }
 
 
 def explain_place(pool: Pool, ranked: Ranked, ranks: dict[str, int]) -> list[dict[str, Any]]:
     """Return the lists and signals that placed a passage, largest share first.
 
-    A list that doesn't have the passage, or a signal that is 0 for it, is no reason, though it has a share.
+    A list that doesn't have the passage, or a signal that has seen nothing in it, is no reason, though it has a share.
+    Nor is what holds the passage back.
 
     Args:
         pool: the pool.
@@ -43,8 +40,7 @@ def explain_place(pool: Pool, ranked: Ranked, ranks: dict[str, int]) -> list[dic
     """
     reasons = []
     for signal, share in sorted(ranked.shares.items(), key=lambda item: -item[1]):
-        reason = _describe(pool, ranked, signal, ranks)
-        if reason and share >= _LEAST_SHARE:
+        if share >= _LEAST_SHARE and (reason := _describe(pool, ranked, signal, ranks)):
             reasons.append({"signal": signal, "share": round(share, 3), "reason": reason})
     return reasons
 
@@ -62,51 +58,115 @@ def find_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
 def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     """Return the triples that lead to a passage, as plain JSON: another passage's fact, then one of its own.
 
-    The chain is empty if no passage that stands above it in the first ranking leads to it.
+    The chain is empty if no passage that stands above it in the lists leads to it. It ends with the other's fact if the
+    passage's own ones lead nowhere: back, or to a common noun.
     """
-    if ranked.lead is None:
+    lead = next((link for link in ranked.leads if _is_telling(pool, link)), None)
+    if lead is None:
         return []
-    facts = pool.group_facts(pool.places[ranked.id])
-    own = [fact for name in pool.names_of(ranked.lead.entity) for fact in facts.get(name, ())]
-    best = sorted(own, key=lambda fact: pool.coverage(fact.text), reverse=True)[:1]  # none, if only the title names the entity
-    return serialize_triples(dict.fromkeys([ranked.lead.triple, *best]))
+    facts, names = pool.group_facts(pool.places[ranked.id]), pool.names_of(lead.entity)
+    known = {*lead.triple.entities, *names}
+    own = [fact for name in names for fact in facts.get(name, ()) if _leads_on(pool, fact, known)]
+    best = sorted(own, key=lambda fact: pool.coverage(fact.text), reverse=True)[:1]
+    return serialize_triples([lead.triple, *best])
+
+
+def _is_telling(pool: Pool, link: Link) -> bool:
+    """Return False if a reader learns nothing: a common noun joins passages, or a fact joins a thing with itself."""
+    return len(link.triple.entities) == 2 and not pool.is_ordinary(link.name)
+
+
+def _leads_on(pool: Pool, fact: Triple, known: Iterable[str]) -> bool:
+    """Return True if a fact names something new that is no common noun."""
+    return any(entity_key(end) not in known and not pool.is_ordinary(end) for end in (fact.subject, fact.object))
 
 
 def _describe(pool: Pool, ranked: Ranked, signal: str, ranks: Mapping[str, int]) -> str:
-    """Say what a signal has seen; "" if it says nothing of its own, or has seen a passage of the same topic."""
+    """Say what a signal has seen; "" if it has seen nothing, or nothing that a reader learns from."""
     if signal in _LISTS:
         return _LISTS[signal].format(ranks[signal]) if signal in ranks else ""
-    topics = pool.contents[pool.places[ranked.id]].topics
-    named, linked = ranked.named_by, ranked.linked_by
-    if signal == "in_question":
-        topic = next((topic for key, topic in topics.items() if pool.is_in_question(key)), "")
-        return f"is about “{topic}”, which the question names" if topic else ""
-    if signal == "named" and named is not None:
-        topic = next(topic for key, topic in topics.items() if named.entity in pool.names_of(key))
-        label = _label(pool, named.place)
-        return f"is about “{topic}”, which “{label}” names: {_write(named.triple)}" if _differ(topic, label) else ""
-    if signal == "linked" and linked is not None:
-        name = _surface(linked.triple, linked.entity)
-        label = _label(pool, linked.place)
-        other = f"as “{label}” does" if _differ(name, label) else "which another passage is about"
-        return f"names “{name}”, {other}: {_write(linked.triple)}"
-    return _WORDS.get(signal, "")
+    describe = _DESCRIBED.get(signal)
+    return describe(pool, ranked) if describe and signal in ranked.signals else ""
 
 
-def _label(pool: Pool, place: int) -> str:
-    """Name a passage by its title, or by what most of its facts are about: without facts it would not be mentioned."""
-    return next(iter(pool.contents[place].topics.values()))
+def _describe_similar(pool: Pool, ranked: Ranked) -> str:
+    return "shares many words with passages that the lists place first"
 
 
-def _differ(name: str, label: str) -> bool:
-    """Return False if a passage would be said to name itself."""
-    return entity_key(name) != entity_key(label)
+def _describe_shared_words(pool: Pool, ranked: Ranked) -> str:
+    return "shares rare words, which the question lacks, with passages that the lists place first"
 
 
-def _write(triple: Triple) -> str:
-    return f"{triple.subject} — {triple.predicate} — {triple.object}"
+def _describe_walk(pool: Pool, ranked: Ranked) -> str:
+    """Say so of a passage that is reached, not of one that only starts the walk."""
+    return "is reached over shared words from passages that the lists place first" * ("similar" in ranked.signals)
 
 
-def _surface(triple: Triple, entity: str) -> str:
-    """Return the entity as the triple writes it."""
-    return triple.subject if entity_key(triple.subject) == entity else triple.object
+def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
+    return f"has {_quote(ranked.phrases)} of the question, word for word"
+
+
+def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
+    who = "the best other passage of the lists lacks" if ranked.first_rank <= 2 else "the lists' two best passages lack"
+    return f"has {_quote(ranked.new_words)} of the question, which {who}" if len(pool.passages) > 1 else ""
+
+
+def _describe_in_question(pool: Pool, ranked: Ranked) -> str:
+    passage = pool.places[ranked.id]
+    asked = [key for key in pool.contents[passage].topics if pool.is_in_question(key)]
+    return f"{_say_topic(pool, passage, max(asked, key=pool.coverage))}, which the question names"
+
+
+def _describe_named(pool: Pool, ranked: Ranked) -> str:
+    link, passage = ranked.named_by, pool.places[ranked.id]
+    if link is None or not _is_telling(pool, link):
+        return ""
+    topic = next(key for key in pool.contents[passage].topics if link.entity in pool.names_of(key))
+    return f"{_say_topic(pool, passage, topic)}, {_name_passage(pool, link, 'which {} names')}: {_write(link.triple)}"
+
+
+def _describe_linked(pool: Pool, ranked: Ranked) -> str:
+    link = ranked.linked_by
+    if link is None or not _is_telling(pool, link):
+        return ""
+    return f"names “{shorten(link.name, _NAME)}”, {_name_passage(pool, link, 'as {} does')}: {_write(link.triple)}"
+
+
+_DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
+    "similar": _describe_similar,
+    "shared_words": _describe_shared_words,
+    "walk": _describe_walk,
+    "phrases": _describe_phrases,
+    "new_words": _describe_new_words,
+    "in_question": _describe_in_question,
+    "named": _describe_named,
+    "linked": _describe_linked,
+}
+
+
+def _quote(words: Iterable[str]) -> str:
+    *first, last = [f"“{word}”" for word in words][:_MAX_WORDS]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _say_topic(pool: Pool, place: int, key: str) -> str:
+    """Say that a passage is about its title. The most frequent subject of its triples is what it speaks of."""
+    topics = pool.contents[place].topics
+    is_title = pool.passages[place].title.strip() and key == next(iter(topics))
+    return f"{'is about' if is_title else 'speaks of'} “{shorten(topics[key], _NAME)}”"
+
+
+def _name_passage(pool: Pool, link: Link, clause: str) -> str:
+    """Complete a clause with the title of the passage that states a fact; say so if that is about what both share."""
+    title = pool.passages[link.place].title.strip()
+    if title and next(iter(pool.contents[link.place].topics)) in pool.names_of(link.entity):
+        return "which another passage is about"
+    return clause.format(f"“{shorten(title, _NAME)}”" if title else "another passage")
+
+
+def _write(fact: Triple) -> str:
+    """Return a fact in a line: the sentence that states it, if it has the object and room, else the fact's parts."""
+    if fact.object.casefold() in fact.predicate.casefold() and len(fact.predicate) <= _FACT:
+        return f"“{fact.predicate}”"
+    predicate = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)
+    return f"{shorten(fact.subject, _NAME)} — {predicate} — {shorten(fact.object, _NAME)}"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, reduce
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, RankedPassage, write_line
-from llama_index_gear.triple import Triple
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Content, Pool, RankedPassage, write_line
+from llama_index_gear.triple import Triple, entity_key
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +52,11 @@ class Link(NamedTuple):
     entity: str
     likeness: float
 
+    @property
+    def name(self) -> str:
+        """The entity as the fact writes it."""
+        return self.triple.subject if entity_key(self.triple.subject) == self.entity else self.triple.object
+
 
 # -- lists -------------------------------------------------------------------------------------------------------
 
@@ -63,16 +69,18 @@ def find_ranks(ranked: Sequence[RankedPassage], places: Mapping[str, int]) -> Fl
         places: node id → place of the passage in the pool.
 
     """
-    ranks = np.full(len(places), float(len(ranked)))
-    for rank, (passage_id, _) in enumerate(ranked):
-        if (place := places.get(passage_id)) is not None:
-            ranks[place] = min(rank, ranks[place])
-    return ranks
+    first: dict[str, int] = {}
+    for rank, place in enumerate(ranked):
+        first.setdefault(place.id, rank)
+    return np.array([first.get(passage_id, len(ranked)) for passage_id in places], dtype=np.float64)
 
 
 def order_by_lists(ranks: Mapping[str, Floats], number: int) -> Floats:
-    """Return the first score of each passage: −Σ ln(1 + rank) over the lists. Without a list all are equal."""
-    return -sum((np.log1p(of_list) for of_list in ranks.values()), np.zeros(number))
+    """Return the first score of each passage: −Σ ln(1 + rank) over the lists. Without a list all are equal.
+
+    It is the logarithm of a product of whole numbers, so that the same ranks in other lists are the same score.
+    """
+    return -np.log(reduce(np.multiply, (1 + of_list for of_list in ranks.values()), np.ones(number)))
 
 
 def scale_cosines(ranked: Sequence[RankedPassage], places: Mapping[str, int]) -> Floats:
@@ -100,6 +108,10 @@ class Company:
     Attributes:
         order: places of all passages by their first score, highest first.
         best: places of the best passages.
+        named: for each passage, the most similar fact of the other best passages that names what it is about; None if
+            no fact does.
+        linked: for each passage, the strongest fact of the other best passages that names any entity of it; None if no
+            fact does.
 
     """
 
@@ -111,15 +123,16 @@ class Company:
         self._shares = 1 / np.arange(2, 2 + len(self.best))
         self._links: dict[str, list[Link]] = {}
         for place in self.best:
+            likeness = {fact: pool.coverage(fact.text) + _LEAST for fact in pool.passages[place].triples}
             for entity, facts in pool.group_facts(place).items():
                 if pool.is_link(entity):
-                    fact = max(facts, key=self._likeness)
-                    link = Link(place, fact, entity, self._likeness(fact))
+                    fact = max(facts, key=likeness.__getitem__)
+                    link = Link(place, fact, entity, likeness[fact])
                     for name in pool.names_of(entity):
                         self._links.setdefault(name, []).append(link)
-
-    def _likeness(self, fact: Triple) -> float:
-        return self._pool.coverage(fact.text) + _LEAST
+        places = range(len(pool.passages))
+        self.named = [self._find_naming(place) for place in places]
+        self.linked = [self._find_linking(place) for place in places]
 
     def compare(self) -> dict[str, Floats]:
         """Return the signals of all passages by name, each of shape (passages,).
@@ -140,32 +153,27 @@ class Company:
           passages that name the entity).
         - `named`: the likeness of the most similar fact of the best passages that names what it is about.
         - `named_rarity`: of that, 1 / log₂(1 + passages that name it, or are about it).
-        - `in_question`: the share of the question that the name of what it is about makes up, if all of it stands there.
+        - `in_question`: the share of the question that the name of what it is about makes up, if all of it is there.
 
         Of both:
 
         - `tied`: how well anything ties it to the question: its place in the first list, words, or a fact.
 
         """
-        number = len(self._pool.passages)
-        covered = self._cover()
-        linked, named, rarity, topic = (np.zeros(number) for _ in range(4))
-        for place in range(number):
-            links, names = self.linked_by(place), self.named_by(place)
-            linked[place] = self._strength(links) if links else 0.0
-            if names:
-                passages = max(self._pool.entity_passages[names.entity], self._pool.topic_passages[names.entity], 1)
-                named[place], rarity[place] = names.likeness, 1 / math.log2(1 + passages)
-            topic[place] = self._find_topic(place)
+        linked = np.array([self._strength(link) if link else 0.0 for link in self.linked])
+        named = np.array([link.likeness if link else 0.0 for link in self.named])
         return {
             **self._compare_words(),
+            "walk": self._walk(),
             "phrases": self._find_phrases(),
             "new_words": self._find_new_words(),
             "linked": linked,
             "named": named,
-            "named_rarity": rarity,
-            "in_question": topic,
-            "tied": np.maximum.reduce([self._first_place(), np.minimum(1.0, _STRONG * linked), named > 0, covered]),
+            "named_rarity": np.array([self._rarity(link) if link else 0.0 for link in self.named]),
+            "in_question": np.array([self._cover_topic(content) for content in self._pool.contents]),
+            "tied": np.maximum.reduce(
+                [self._first_place(), np.minimum(1.0, _STRONG * linked), named > 0, self._cover()]
+            ),
         }
 
     def _first_place(self) -> Floats:
@@ -177,38 +185,37 @@ class Company:
         return np.where(ranks < len(lists[name]), _NEAR / (_NEAR + ranks), 0.0)
 
     def _compare_words(self) -> dict[str, Floats]:
-        weights, passages, rarity, asked = self._pool.terms
-        number = len(weights)
-        lengths = np.linalg.norm(weights, axis=1, keepdims=True)
-        unit = weights / np.where(lengths, lengths, 1.0)
-        is_other = np.arange(number)[:, None] != np.array(self.best, dtype=np.intp)[None, :]
+        _, weights, passages, _, asked = self._pool.terms
+        lengths = np.linalg.norm(weights, axis=1)[:, None]
+        lengths[lengths == 0] = 1.0
         is_link = (passages >= 2) & (passages <= MAX_LINK_PASSAGES)
         is_link[asked] = False
-        links = unit[:, is_link]
+        best = weights[self.best] / lengths[self.best]
+        is_other = np.arange(len(weights))[:, None] != np.array(self.best)
         return {
-            "similar": (unit @ unit[self.best].T * is_other) @ self._shares,
-            "shared_words": (links @ links[self.best].T * is_other) @ self._shares,
-            "walk": self._walk(np.where(passages > MAX_LINK_PASSAGES, _FREQUENT, 1.0).astype(np.float32)),
+            "similar": (weights @ best.T / lengths * is_other) @ self._shares,
+            "shared_words": (weights @ (best * is_link).T / lengths * is_other) @ self._shares,
         }
 
-    def _walk(self, counts: NDArray[np.float32]) -> Floats:
+    def _walk(self) -> Floats:
         """Walk between passages and words; half of each step returns to the start."""
-        weights, passages, rarity, asked = self._pool.terms
-        edges = weights * counts
-        of_passages, of_words = edges.sum(axis=1), edges.sum(axis=0)
-        of_passages[of_passages == 0], of_words[of_words == 0] = 1.0, 1.0
-        powers = np.exp(self._first - self._first.max(initial=0.0)).astype(np.float32)
-        passage_start = powers / max(float(powers.sum()), _FLOOR)
+        _, weights, passages, rarity, asked = self._pool.terms
+        counts = np.where(passages > MAX_LINK_PASSAGES, _FREQUENT, 1.0).astype(np.float32)
+        of_passages, of_words = weights @ counts, weights.sum(axis=0)
+        of_passages[of_passages == 0] = 1.0
+        powers = np.exp(self._first - self._first.max()).astype(np.float32)
+        passage_start = powers / powers.sum()
         word_start = np.zeros(len(passages), np.float32)
         word_start[asked] = rarity[asked] / passages[asked]
-        word_start /= max(float(word_start.sum()), _FLOOR)
+        word_start /= word_start.sum() or 1.0
         at_passages, at_words = passage_start / 2, word_start / 2
         for _ in range(_STEPS):
             at_passages, at_words = (
-                passage_start / 4 + edges @ (at_words / of_words) / 2,
-                word_start / 4 + (at_passages / of_passages) @ edges / 2,
+                passage_start / 4 + weights @ (at_words / of_words) / 2,
+                word_start / 4 + (at_passages / of_passages) @ weights * counts / 2,
             )
-        return np.log(at_passages / max(float(at_passages.max(initial=0.0)), _FLOOR**3) + _FLOOR)
+        shares: Floats = at_passages.astype(np.float64) / at_passages.max()
+        return np.log(shares + _FLOOR)
 
     def _cover(self) -> Floats:
         weights, words = self._question_table
@@ -217,44 +224,69 @@ class Company:
     @cached_property
     def _question_table(self) -> tuple[Floats, NDArray[np.bool_]]:
         """The shares of the question that its words make up, and which passages have them."""
-        shares = self._pool.question_weights
-        words = [[word in content.words for word in shares] for content in self._pool.contents]
-        return np.array(list(shares.values())), np.array(words, dtype=bool).reshape(len(words), len(shares))
+        numbers, weights, _, _, asked = self._pool.terms
+        shares = [self._pool.question_weights[number] for number in numbers[asked].tolist()]
+        return np.array(shares), weights[:, asked] > 0
 
     def _find_new_words(self) -> Floats:
         weights, words = self._question_table
-        new = np.empty(len(words))
         first = self.best[:_READ_FIRST]
-        new[:] = (words & ~words[first].any(axis=0)) @ weights
+        new: Floats = (words & ~words[first].any(axis=0)) @ weights
         for place in first:
             others = [other for other in first if other != place]
             new[place] = (words[place] & ~words[others].any(axis=0)) @ weights
         return new
 
+    def list_new_words(self, place: int) -> list[str]:
+        """Return the question's words, as it writes them, that the signal `new_words` has seen in a passage."""
+        words, others = self._pool.contents[place].words, [best for best in self.best[:_READ_FIRST] if best != place]
+        new = set(words.tolist()).difference(*(self._pool.contents[other].words.tolist() for other in others))
+        return list(dict.fromkeys(word for word, numbers in self._question_line if numbers & new))
+
     def _find_phrases(self) -> Floats:
-        shares = self._pool.question_weights
-        found, total = np.zeros(len(self._pool.passages)), 0.0
-        for one, other in pairwise(write_line(self._pool.question).split()):
-            weight = math.fsum(shares.get(word, 0.0) for word in self._pool.encoder.split_words(f"{one} {other}"))
-            if weight:
-                total += weight
-                phrase = f" {one} {other} "
-                found += [weight if phrase in content.line else 0.0 for content in self._pool.contents]
-        return found / total if total else found
+        lines = [content.line for content in self._pool.contents]
+        text, ends = "".join(lines), list(accumulate(map(len, lines)))  # far faster than each line alone
+        found = np.zeros(len(lines))
+        for phrase, weight in self._phrases.items():
+            start = text.find(phrase)
+            while start >= 0:
+                place = bisect(ends, start)
+                found[place] += weight
+                start = text.find(phrase, ends[place])
+        return found
+
+    def list_phrases(self, place: int) -> list[str]:
+        """Return the question's neighboring words that the signal `phrases` has seen in a passage."""
+        return [phrase.strip() for phrase in self._phrases if phrase in self._pool.contents[place].line]
+
+    @cached_property
+    def _phrases(self) -> dict[str, float]:
+        """Neighboring words of the question → the share of all of these that they make up, rare words counting more."""
+        shares, weights = self._pool.question_weights, dict[str, float]()
+        for (one, numbers), (other, further) in pairwise(self._question_line):
+            phrase = f" {one} {other} "
+            weight = math.fsum(shares[number] for number in numbers | further)
+            weights[phrase] = weights.get(phrase, 0.0) + weight
+        total = math.fsum(weights.values())
+        return {phrase: weight / total for phrase, weight in weights.items() if weight}
+
+    @cached_property
+    def _question_line(self) -> list[tuple[str, set[int]]]:
+        """The words of the question in small letters, each with its number; without one if it is a stop word."""
+        shares, split = self._pool.question_weights, self._pool.encoder.split_words
+        return [(word, split(word) & shares.keys()) for word in write_line(self._pool.question).split()]
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def _find_topic(self, place: int) -> float:
-        topics = self._pool.contents[place].topics
-        return max((self._pool.coverage(key) for key in topics if self._pool.is_in_question(key)), default=0.0)
+    def _cover_topic(self, content: Content) -> float:
+        named = [key for key in content.topics if self._pool.is_in_question(key)]
+        return max(map(self._pool.coverage, named), default=0.0)
 
-    def named_by(self, place: int) -> Link | None:
-        """Return the most similar fact of the other best passages that names what this passage is about."""
+    def _find_naming(self, place: int) -> Link | None:
         links = [link for key in self._pool.contents[place].topics for link in self._links_of_others(key, place)]
         return max(links, key=lambda link: link.likeness, default=None)
 
-    def linked_by(self, place: int) -> Link | None:
-        """Return the strongest fact of the other best passages that names any entity of this passage."""
+    def _find_linking(self, place: int) -> Link | None:
         shared = [entity for entity in self._pool.contents[place].entities if entity in self._links]
         links = [link for entity in shared for link in self._links_of_others(entity, place)]
         return max(links, key=self._strength, default=None)
@@ -272,6 +304,10 @@ class Company:
 
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])
+
+    def _rarity(self, link: Link) -> float:
+        naming, about = self._pool.entity_passages[link.entity], self._pool.topic_passages[link.entity]
+        return 1 / math.log2(1 + max(naming, about))
 
 
 def order(scores: Floats) -> list[int]:

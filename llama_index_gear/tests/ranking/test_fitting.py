@@ -15,17 +15,14 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.ranking.fitting import Example, _fit_rule, _loss, fit_weights
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
 from llama_index_gear.ranking.ranker import rank
-from llama_index_gear.ranking.weights import FIRST
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple
 
 ENCODER = make_encoder("english", 1.0)
 WORDS = [f"word{number}" for number in range(40)]
 NAMES = [f"Name{number}" for number in range(30)]
-START = RankingWeights(
-    {"dense.log_rank": 0.5, "bm25.log_rank": 0.5, "bm25.score": 0.2}, {FIRST: 1.0, "new_words": 0.5, "linked": 0.3}
-)
-TRUE = RankingWeights({"dense.log_rank": 1.5, "bm25.log_rank": 0.3}, {FIRST: 1.0, "new_words": 3.0, "named": 2.0})
+START = RankingWeights({"dense": 0.5, "bm25": 0.5, "new_words": 0.5, "linked": 0.3}, {"base": 0.7})
+TRUE = RankingWeights({"dense": 1.5, "bm25": 0.3, "new_words": 3.0, "named": 2.0}, {})
 
 
 def draw_pool(rng: np.random.Generator, size: int = 12) -> Pool:
@@ -63,7 +60,7 @@ def measure_loss(examples: Sequence[Example], weights: RankingWeights) -> float:
     return mean(_loss(example, weights) for example in examples)
 
 
-# -- one rule ---------------------------------------------------------------------------------------------------------
+# -- one table --------------------------------------------------------------------------------------------------------
 
 Table = Mapping[str, Sequence[float]]
 
@@ -164,19 +161,16 @@ def test_a_signal_that_separates_all_has_finite_weights() -> None:
     assert 1.0 < learned["a"] < 1000.0
 
 
-# -- both rules -------------------------------------------------------------------------------------------------------
+# -- pools ------------------------------------------------------------------------------------------------------------
 
 
 def test_learned_weights_rank_nearly_as_well_as_those_that_drew_the_data() -> None:
-    """On pools that were not learned from, at least three quarters of the way from the start to them.
-
-    The rest is noise, and that the lists' weights are learned before those of the second rule, not with them.
-    """
+    """On pools that were not learned from, at least three quarters of the way from the start to them."""
     learned = fit_weights(draw_examples(400, TRUE), pull=1e-3)
     fresh = draw_examples(200, TRUE, seed=9)
     best, start = measure_loss(fresh, TRUE), measure_loss(fresh, START)
     assert measure_loss(fresh, learned) - best < 0.25 * (start - best)
-    assert learned.second["new_words"] > 1 and learned.second["named"] > 0
+    assert learned.search["new_words"] > 1 and learned.search["named"] > 0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -204,6 +198,17 @@ def test_what_is_learned_shares_the_question_among_its_gold_passages() -> None:
     assert found > 1.8
 
 
+def test_the_form_of_the_pools_says_which_weights_are_learned() -> None:
+    """The other form keeps its own."""
+    examples = draw_examples(40, TRUE)
+    learned = fit_weights(examples, START)
+    assert learned.base == START.base and learned.search != START.search
+    foreign = [Example(pool.select({"base": pool.lists["dense"]}), gold) for pool, gold in examples]
+    learned = fit_weights(foreign, START)
+    assert learned.search == START.search and learned.base != START.base
+    assert learned.base.keys().isdisjoint({"dense", "bm25"})
+
+
 def test_learning_is_deterministic() -> None:
     examples = draw_examples(40, TRUE)
     assert fit(examples, START) == fit(draw_examples(40, TRUE), START)
@@ -225,7 +230,7 @@ def test_a_signal_that_hardly_spreads_gets_no_large_weight() -> None:
 
 
 def test_many_questions_are_learned_from_and_held_out_recall_rises() -> None:
-    wrong = RankingWeights({"dense.log_rank": -1.0}, {FIRST: 1.0})
+    wrong = RankingWeights({"bm25": -1.0}, {})
     fitted = fit(draw_examples(150, TRUE), wrong)
     assert fitted.pull < math.inf and fitted.questions == 150
     assert fitted.recall_after > fitted.recall_before + 20
@@ -280,7 +285,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"gold_ids": [["unknown"]] * 12}, "0 of 12 questions have a gold passage in their pool, and 10 are needed"),
     ({"gold_ids": [*GOLD[:9], ["x"], [], ["y"]]}, "9 of 12 questions .*: check that the gold ids are node ids"),
     ({"questions": [], "gold_ids": []}, "0 of 0 questions"),
-    ({"start": {"first": {}, "second": {}}}, "start must be a RankingWeights or None"),
+    ({"start": {"search": {}, "base": {}}}, "start must be a RankingWeights or None"),
 ]
 
 

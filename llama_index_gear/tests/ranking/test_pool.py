@@ -12,8 +12,8 @@ from llama_index.core.schema import TextNode
 
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.ranking.nodes import to_pool_passage
-from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, RankedPassage
-from llama_index_gear.ranking.signals import Company
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, RankedPassage, write_line
+from llama_index_gear.ranking.ranker import measure_signals
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple
 
@@ -43,17 +43,17 @@ def test_coverage_is_the_share_of_the_words_weights() -> None:
     )
     curry, college, attend = count_weight(3, 2), count_weight(3, 1), count_weight(3, 0)
     total = curry + college + attend
-    masks = [content.words for content in pool.contents]
-    assert [pool.coverage(mask) for mask in masks] == pytest.approx([(curry + college) / total, curry / total, 0.0])
-    assert pool.coverage(masks[0] | masks[1]) == pool.coverage(masks[0])
-    assert pool.coverage(masks[0] & ~masks[1]) == pytest.approx(college / total)
+    texts = [passage.text for passage in pool.passages]
+    assert [pool.coverage(text) for text in texts] == pytest.approx([(curry + college) / total, curry / total, 0.0])
+    assert pool.coverage("curry colleges, college") == pool.coverage(texts[0])
+    assert pool.coverage("attended") == pytest.approx(attend / total)
+    assert sorted(pool.question_weights.values()) == pytest.approx(sorted(w / total for w in (curry, college, attend)))
 
 
 @pytest.mark.parametrize("question", ["the of and", "", "?!", "…"])
 def test_a_question_without_words_is_covered_by_nothing(question: str) -> None:
     pool = make_pool(question, make_passage("a", "the of and", ("The Of", "and", "the")))
-    assert [pool.coverage(content.words) for content in pool.contents] == [0.0]
-    assert pool.find_words(pool.passages[0].triples[0].text) == 0
+    assert pool.coverage(pool.passages[0].text) == pool.coverage("") == 0.0 and pool.question_weights == {}
 
 
 @given(st.lists(st.lists(st.sampled_from("alpha beta gamma delta the".split()), max_size=6), max_size=6))
@@ -61,8 +61,41 @@ def test_all_words_together_are_the_whole_question(texts: Sequence[Sequence[str]
     passages = [make_passage(str(number), " ".join(words)) for number, words in enumerate(texts)]
     pool = make_pool("the alpha of beta", *passages)
     whole = make_pool("the alpha of beta", make_passage("whole", "beta alpha"), *passages)
-    assert whole.coverage(whole.contents[0].words) == pytest.approx(1.0)
-    assert all(0 <= pool.coverage(content.words) <= 1 + 1e-12 for content in pool.contents)
+    assert whole.coverage("alpha, beta") == pytest.approx(1.0)
+    assert all(0 <= pool.coverage(passage.text) <= 1 + 1e-12 for passage in passages)
+
+
+def test_the_words_of_a_pool_are_weighed_as_bm25_weighs_them() -> None:
+    """Without a norm of length; "alpha" stands three times in the first passage."""
+    pool = make_pool(
+        "Alphas?", make_passage("a", "alpha, the alpha alphas beta"), make_passage("b", "beta"), make_passage("c", "")
+    )
+    terms = pool.terms
+    columns = {word: terms.words.tolist().index(*ENCODER.split_words(word)) for word in ("alpha", "beta")}
+    alpha, beta = count_weight(3, 1), count_weight(3, 2)
+    expected = {"alpha": [alpha * 3 / 4.2, 0, 0], "beta": [beta / 2.2, beta / 2.2, 0]}
+    for word, column in columns.items():
+        assert terms.weights[:, column] == pytest.approx(expected[word])
+    assert terms.asked.tolist() == [columns["alpha"]] and terms.weights.shape == (3, 2)
+    assert terms.passages[[*columns.values()]].tolist() == [1, 2]
+    assert terms.rarity[[*columns.values()]] == pytest.approx([alpha, beta])
+
+
+def test_a_line_has_a_text_s_words_between_single_spaces() -> None:
+    assert write_line("Zoë's\n3.5 “Über”—e\ud800f ") == " zoë s 3 5 über e f " and write_line("…") == "  "
+
+
+@pytest.mark.parametrize(
+    ("name", "is_ordinary"),
+    [
+        ("API", True), ("Api", True), ("api", True), ("doctor", True), ("Nice", True), ("Ada", False),
+        ("ledger-sync", False), ("the API", False), ("Method 2", False), ("父亲", False), ("Apis", False),
+        ("", False), ("Öl", True),
+    ],
+)  # fmt: skip
+def test_a_word_that_a_passage_writes_small_is_ordinary(name: str, is_ordinary: bool) -> None:
+    texts = ["Ada likes the api, of 父亲.", "It's nice and öl", "Ledger-sync of adam"]
+    assert make_pool("?", *(make_passage(text, text) for text in texts)).is_ordinary(name) == is_ordinary
 
 
 def test_entities_are_counted_by_the_passages_that_name_them() -> None:
@@ -111,27 +144,27 @@ def test_a_passage_is_about_its_title_first() -> None:
 def test_a_longer_pool_counts_again() -> None:
     """Contents that were read are kept; frequencies are those of the longer pool."""
     small = make_pool("alpha beta", make_passage("a", "alpha", ("E", "is", "x")), make_passage("b", "beta"))
-    before = small.coverage(small.contents[0].words), small.entity_passages["e"]
+    before = small.coverage("alpha"), small.entity_passages["e"]
     further = [make_passage("c", "alpha", ("E", "is", "y")), make_passage("d", "alpha")]
     longer = small.extend(further, {"pagerank": [RankedPassage("c", 0.5)]})
     assert list(longer.places) == ["a", "b", "c", "d"] and set(longer.lists) == {"base", "pagerank"}
     fresh = make_pool("alpha beta", *longer.passages)
-    assert [content.words for content in longer.contents] == [content.words for content in fresh.contents]
-    assert longer.coverage(longer.contents[0].words) == fresh.coverage(fresh.contents[0].words) < before[0]
+    assert [content.words.tolist() for content in longer.contents] == [c.words.tolist() for c in fresh.contents]
+    assert longer.coverage("alpha") == fresh.coverage("alpha") < before[0]
     assert longer.contents[0] is small.contents[0] and longer.entity_passages["e"] == 2
-    assert (small.coverage(small.contents[0].words), small.entity_passages["e"]) == before
+    assert (small.coverage("alpha"), small.entity_passages["e"]) == before
     assert set(small.lists) == {"base"} and len(small.passages) == 2
 
 
 def test_a_pool_of_nothing() -> None:
     pool = make_pool("alpha")
-    assert pool.contents == [] and pool.places == {} and pool.coverage(1) == pytest.approx(1.0)
-    assert pool.entity_passages == {} and pool.is_in_question("alpha")
+    assert pool.contents == [] and pool.places == {} and pool.coverage("alpha") == pytest.approx(1.0)
+    assert pool.entity_passages == {} and pool.is_in_question("alpha") and pool.terms.weights.shape == (0, 0)
 
 
 def test_words_of_scripts_without_spaces() -> None:
     pool = make_pool("斯蒂芬·库里的父亲是谁？", make_passage("a", "斯蒂芬 plays"), make_passage("b", "库里的父亲是谁"))
-    assert [pool.coverage(content.words) > 0 for content in pool.contents] == [True, True]
+    assert all(pool.coverage(passage.text) > 0 for passage in pool.passages)
     assert all(pool.is_in_question(name) for name in ("斯蒂芬", "库里", "库里的父亲是谁"))
 
 
@@ -154,7 +187,7 @@ def test_words_of_scripts_without_spaces() -> None:
 def test_a_name_stands_in_a_question_of_any_script(question: str, subject: str, is_named: bool) -> None:
     facts = [(subject, "is", "x")] if subject else []
     pool = make_pool(question, make_passage("a", "x", *facts), make_passage("b", "y"))
-    assert Company(pool, [1]).signals(0)["in_question"] == is_named
+    assert bool(measure_signals(pool)[1]["in_question"][0]) == is_named
 
 
 def test_spellings_of_one_entity_are_one_subject() -> None:

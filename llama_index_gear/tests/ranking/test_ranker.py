@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
-from llama_index_gear.ranking.ranker import first_signals, order, rank, weigh
-from llama_index_gear.ranking.signals import BEST
-from llama_index_gear.ranking.weights import COMPANY_SIGNALS, FIRST, SIGNALS, RankingWeights
+from llama_index_gear.ranking.ranker import choose_table, measure_signals, rank
+from llama_index_gear.ranking.signals import find_ranks, order_by_lists
+from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple
 
 ENCODER = make_encoder("english", 1.0)
-WORDS = "alpha beta gamma delta epsilon zeta eta theta the of".split()
+WORDS = "alpha beta gamma delta epsilon zeta eta theta the of 父亲是谁 \ud800 Zoë".split()
 NAMES = ["Ada", "Bob", "Carl", "Dora", "Ada Bob", "alpha"]
 LISTS = ("dense", "bm25", "pagerank")
 
@@ -41,27 +41,26 @@ def pools(draw: DrawFn) -> Pool:
     titles = st.one_of(st.just(""), names)
     contents = draw(st.lists(st.tuples(sentences, facts, titles), min_size=1, max_size=12))
     passages = [PoolPassage(f"p{number}", *content) for number, content in enumerate(contents)]
+    ids = st.sampled_from([*(passage.id for passage in passages), "deleted"])
     lists = {}
     for name in draw(st.sets(st.sampled_from(LISTS))):
-        ids = draw(st.lists(st.sampled_from([passage.id for passage in passages]), unique=True))
-        scores = draw(st.lists(st.floats(0, 10), min_size=len(ids), max_size=len(ids)))
-        lists[name] = [RankedPassage(*item) for item in zip(ids, sorted(scores, reverse=True), strict=True)]
-    base = draw(st.permutations([passage.id for passage in passages]))
-    return Pool(draw(sentences), passages, {**lists, "base": [RankedPassage(name) for name in base]}, ENCODER)
+        found = draw(st.lists(ids, max_size=14))
+        scores = sorted(draw(st.lists(st.floats(-1, 10), min_size=len(found), max_size=len(found))), reverse=True)
+        lists[name] = [RankedPassage(*item) for item in zip(found, scores, strict=True)]
+    if draw(st.booleans()):
+        lists["base"] = [RankedPassage(name) for name in draw(st.permutations([passage.id for passage in passages]))]
+    return Pool(draw(sentences), passages, lists, ENCODER)
 
 
-def tables(names: Any) -> st.SearchStrategy[dict[str, float]]:
-    return st.dictionaries(st.sampled_from(sorted(names)), st.floats(-3, 3))
-
-
-WEIGHTS = st.builds(RankingWeights, tables(set(SIGNALS) - set(COMPANY_SIGNALS)), tables({FIRST, *COMPANY_SIGNALS}))
+TABLES = st.dictionaries(st.sampled_from(SIGNALS), st.floats(-3, 3))
+WEIGHTS = st.builds(RankingWeights, TABLES, TABLES)
 
 
 def test_a_pool_without_a_list_is_ranked_by_what_its_passages_are_beside_one_another() -> None:
     passages = [make_passage("a", "cheese"), make_passage("b", "alpha", ("Alpha", "is", "b"))]
     ranked = rank(Pool("alpha?", passages, {}, ENCODER), RankingWeights.default())
     assert [place.id for place in ranked] == ["b", "a"] and sum(place.score for place in ranked) == pytest.approx(1.0)
-    ranked = rank(Pool("?", passages, {}, ENCODER), RankingWeights({"dense.log_rank": 1.0}, {FIRST: 1.0}))
+    ranked = rank(Pool("?", passages, {}, ENCODER), RankingWeights({"dense": 1.0}, {}))
     assert [(place.id, place.score) for place in ranked] == [("a", 0.5), ("b", 0.5)]
 
 
@@ -78,7 +77,7 @@ def test_a_ranking_shares_the_pool_out(pool: Pool, weights: RankingWeights) -> N
 
 @given(pools(), WEIGHTS)
 def test_scores_are_the_softmax_of_what_lists_and_signals_add(pool: Pool, weights: RankingWeights) -> None:
-    """Shares are what lists and signals add, less their mean, so that their sums differ as the scores' logarithms."""
+    """Shares are what the signals add, less their mean, so that their sums differ as the scores' logarithms."""
     ranked = rank(pool, weights)
     first, *others = [math.fsum(place.shares.values()) - math.log(place.score) for place in ranked]
     assert others == pytest.approx([first] * len(others))
@@ -86,45 +85,70 @@ def test_scores_are_the_softmax_of_what_lists_and_signals_add(pool: Pool, weight
         assert math.fsum(place.shares[name] for place in ranked) == pytest.approx(0, abs=1e-9)
 
 
+@given(pools(), WEIGHTS)
+def test_a_passage_adds_up_its_signals_by_the_weights_of_the_pool_s_form(pool: Pool, weights: RankingWeights) -> None:
+    table = weights.base if "base" in pool.lists else weights.search
+    assert choose_table(pool, weights) == table
+    company, signals = measure_signals(pool)
+    sums = [
+        math.fsum(table.get(name, 0.0) * values[n] for name, values in signals.items()) for n in pool.places.values()
+    ]
+    powers = [math.exp(value - max(sums)) for value in sums]
+    ranked = {place.id: place for place in rank(pool, weights)}
+    assert [ranked[id_].score for id_ in pool.places] == pytest.approx([power / sum(powers) for power in powers])
+    for id_, place in pool.places.items():
+        assert ranked[id_].signals == {name for name, values in signals.items() if values[place]}
+        assert company.order[ranked[id_].first_rank - 1] == place
+        assert ranked[id_].shares.keys() == table.keys() & signals.keys()
+
+
+@given(pools())
+def test_signals_are_finite_numbers_within_their_bounds(pool: Pool) -> None:
+    for name, values in measure_signals(pool)[1].items():
+        assert values.dtype == np.float64 and values.shape == (len(pool.passages),)
+        lowest, highest = {"walk": (-9.3, 1e-3), "bm25": (-3, 0), "base": (-3, 0), "similar": (0, 1.5)}.get(
+            name, (0, 1.01)
+        )
+        assert all(lowest <= value <= highest for value in values), name
+
+
 @given(pools(), WEIGHTS, st.randoms(use_true_random=False))
 def test_the_order_of_passages_and_lists_says_nothing(pool: Pool, weights: RankingWeights, rng: random.Random) -> None:
-    """The pool's order decides only between passages of the same score, by either rule."""
-    weights = RankingWeights({**weights.first, "base.log_rank": 1.0}, weights.second)
-    first_scores = weigh(first_signals(pool), weights.first)
-    assume(len(set(first_scores)) == len(first_scores))  # else the order says which are the best
+    """The pool's order decides only between passages of the same score, and which of these are the best."""
+    expected = pytest.approx({place.id: place.score for place in rank(pool, weights)})
     passages, lists = list(pool.passages), list(pool.lists.items())
-    rng.shuffle(passages)
     rng.shuffle(lists)
-    shuffled = rank(Pool(pool.question, passages, dict(lists), ENCODER), weights)
-    assert {place.id: place.score for place in shuffled} == pytest.approx(
-        {place.id: place.score for place in rank(pool, weights)}
-    )
+    turned = Pool(pool.question, passages, dict(lists), ENCODER)
+    assert {place.id: place.score for place in rank(turned, weights)} == expected
+    first = order_by_lists({name: find_ranks(places, pool.places) for name, places in lists}, len(passages))
+    assume(len({*first.tolist()}) == len(passages))
+    rng.shuffle(passages)
+    shuffled = Pool(pool.question, passages, dict(lists), ENCODER)
+    assert {place.id: place.score for place in rank(shuffled, weights)} == expected
 
 
 @given(pools(), st.booleans())
 def test_weights_of_nothing_keep_the_order_of_the_pool(pool: Pool, are_zeros: bool) -> None:
-    weights = RankingWeights({}, {})
-    if are_zeros:
-        first = {name: 0.0 for name in SIGNALS if name not in COMPANY_SIGNALS}
-        weights = RankingWeights(first, dict.fromkeys((FIRST, *COMPANY_SIGNALS), 0))
-    ranked = rank(pool, weights)
+    table = dict.fromkeys(SIGNALS, 0) if are_zeros else {}
+    ranked = rank(pool, RankingWeights(table, table))
     assert [place.id for place in ranked] == [passage.id for passage in pool.passages]
     assert [place.score for place in ranked] == pytest.approx([1 / len(ranked)] * len(ranked))
 
 
 @given(pools())
 def test_by_one_list_alone_the_ranking_is_the_list(pool: Pool) -> None:
-    ranked = rank(pool, RankingWeights({"base.log_rank": 1.0}, {FIRST: 2.0}))
+    assume("base" in pool.lists)
+    ranked = rank(pool, RankingWeights({}, {"base": 2.0}))
     assert [place.id for place in ranked] == [place.id for place in pool.lists["base"]]
 
 
 @given(pools(), WEIGHTS)
 def test_what_leads_to_a_passage_is_a_fact_of_another_best_one(pool: Pool, weights: RankingWeights) -> None:
-    best = order(weigh(first_signals(pool), weights.first))[:BEST]
+    company, _ = measure_signals(pool)
     for place in rank(pool, weights):
         own = pool.places[place.id]
         for link in filter(None, (place.named_by, place.linked_by)):
-            assert link.place in best and link.place != own
+            assert link.place in company.best and link.place != own
             assert link.triple in pool.passages[link.place].triples and link.entity in link.triple.entities
         assert place.linked_by is None or place.linked_by.entity in pool.contents[own].entities
         assert place.named_by is None or place.named_by.entity in pool.contents[own].topics
@@ -132,6 +156,15 @@ def test_what_leads_to_a_passage_is_a_fact_of_another_best_one(pool: Pool, weigh
             place.named_by is not None,
             place.linked_by is not None,
         )
+        above = company.order[: place.first_rank - 1]
+        assert place.leads == [link for link in (place.named_by, place.linked_by) if link and link.place in above]
+        assert bool(place.new_words) == ("new_words" in place.signals)
+        assert bool(place.phrases) == ("phrases" in place.signals)
+
+
+@given(pools(), WEIGHTS, st.integers(1, 12))
+def test_the_first_of_a_ranking_are_those_of_the_whole(pool: Pool, weights: RankingWeights, top_k: int) -> None:
+    assert rank(pool, weights, top_k) == rank(pool, weights)[:top_k]
 
 
 def test_nothing_is_ranked_as_nothing() -> None:
@@ -142,37 +175,46 @@ def test_nothing_is_ranked_as_nothing() -> None:
 def test_one_passage_has_all() -> None:
     (only,) = rank(make_pool("alpha", make_passage("a", "alpha", ("A", "is", "A"))), RankingWeights.default())
     assert (only.id, only.score, only.named_by, only.linked_by) == ("a", 1.0, None, None)
-    assert set(only.shares.values()) == {0.0}
+    assert set(only.shares.values()) == {0.0} and only.first_rank == 1 and only.leads == []
 
 
-def test_the_second_rule_sees_the_best_of_the_first() -> None:
-    """By hand: the list's first passage names the third, which outranks the second by a weight of 5 · likeness."""
+def test_a_fact_of_the_best_brings_up_what_it_names() -> None:
+    """By hand: the list's first passage names the third, whose weighted sum it raises by 30 times its likeness."""
     pool = make_pool(
         "Who founded the maker of Zed?",
         make_passage("maker", "Zed is a product", ("Zed", "has the maker", "Acme")),
         make_passage("other", "Other"),
         make_passage("founder", "Acme was founded by Ada", ("Acme", "founded by", "Ada")),
     )
-    weights = RankingWeights({"base.log_rank": 1.0}, {FIRST: 1.0, "named": 3.0})
-    ranked = rank(pool, weights)
-    powers = [1.0, 1 / 2, math.exp(3.0) / 3]  # e^(weighted sum): ranks 1, 2, 3 without a score; 3 more for "named"
-    expected = {name: power / sum(powers) for name, power in zip(("maker", "other", "founder"), powers, strict=True)}
-    assert {place.id: place.score for place in ranked} == pytest.approx(expected)
+    likeness = pool.coverage("Zed has the maker Acme") + 0.001
+    ranked = rank(pool, RankingWeights({"base": 9.0}, {"base": 1.0, "named": 30.0, "dense": 2.0}))
+    sums = {"maker": 0.0, "other": -math.log(2), "founder": -math.log(3) + 30 * likeness}
+    total = math.fsum(map(math.exp, sums.values()))
+    assert {place.id: place.score for place in ranked} == pytest.approx(
+        {id_: math.exp(s) / total for id_, s in sums.items()}
+    )
     assert [place.id for place in ranked] == ["founder", "maker", "other"]
     founder = ranked[0]
     assert founder.named_by is not None and founder.named_by.triple == Triple("Zed", "has the maker", "Acme")
-    assert founder.shares == pytest.approx(
-        {
-            "base": -math.log(3) + (math.log(2) + math.log(3)) / 3,
-            "named": 3 - 1,
-            **dict.fromkeys(set(COMPANY_SIGNALS) - {"named"}, 0.0),
-        }
-    )
+    assert founder.leads == [founder.named_by, founder.linked_by] and ranked[1].leads == []
+    assert founder.shares == pytest.approx({"base": -math.log(3) + math.log(6) / 3, "named": 20 * likeness})
+    assert founder.new_words == ["founded"] and ranked[1].linked_by is not None
 
 
-def test_weights_as_large_as_can_be_rank_too() -> None:
-    pool = make_pool("alpha", *(make_passage(str(number), "alpha " * number) for number in range(3)))
-    weights = RankingWeights({"base.log_rank": 1e38}, {FIRST: 1e38, "new_words": -1e38})
-    ranked = rank(pool, weights)
-    assert [place.id for place in ranked] == ["0", "1", "2"]
-    assert [place.score for place in ranked] == [1.0, 0.0, 0.0]
+@pytest.mark.parametrize("name", SIGNALS)
+def test_weights_as_large_as_can_be_rank_too(name: str) -> None:
+    passages = [make_passage(str(n), "alpha " * n, ("Ada", "of alpha", f"Bob {n}")) for n in range(3)]
+    for lists in (("dense", "bm25", "pagerank"), ("base",)):
+        places = [RankedPassage(str(n), 1.0 - n / 9) for n in range(3)]
+        for weight in (1e38, -1e38):
+            table = {name: weight, "walk": weight}
+            ranked = rank(Pool("alpha", passages, dict.fromkeys(lists, places), ENCODER), RankingWeights(table, table))
+            assert math.fsum(place.score for place in ranked) == pytest.approx(1.0)
+            assert all(math.isfinite(share) for place in ranked for share in place.shares.values())
+
+
+def test_passages_are_ranked_whose_text_no_encoding_has() -> None:
+    texts = ["alpha \ud800", "\udfff", "alpha 父亲", ""]
+    pool = make_pool("alpha \ud800 父亲?", *(make_passage(str(n), text) for n, text in enumerate(texts)))
+    ranked = rank(pool, RankingWeights({}, {"new_words": 1.0, "phrases": 1.0}))
+    assert ranked[0].id == "2" and math.fsum(place.score for place in ranked) == pytest.approx(1.0)

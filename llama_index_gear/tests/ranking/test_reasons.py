@@ -1,4 +1,4 @@
-"""Reasons: every one holds for the passage that it is given for."""
+"""Reasons: every one holds for the passage that it is given for, and tells a reader something."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ import pytest
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
 from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.reasons import build_chain, explain_place, find_ranks
-from llama_index_gear.ranking.weights import COMPANY_SIGNALS, FIRST, RankingWeights
+from llama_index_gear.ranking.weights import COMPANY_SIGNALS, SIGNALS, RankingWeights
 from llama_index_gear.store.bm25 import make_encoder
-from llama_index_gear.triple import Triple
+from llama_index_gear.triple import Triple, serialize_triples
 
 ENCODER = make_encoder("english", 1.0)
 PASSAGES = {
     "stephen": ("Stephen, his father", [("Stephen Curry", "has the father", "Dell Curry")]),
     "dell": ("Dell Curry could play", [("Dell Curry", "played for", "Hornets"), ("Dell Curry", "is", "tall")]),
     "hornets": ("A club", [("Hornets", "were founded by", "Shinn")]),
-    "fan": ("A fan", [("Fan", "likes", "Dell Curry")]),
+    "fan": ("He cheers", [("Fan", "likes", "Dell Curry")]),
     "milk": ("Milk of Tuscany", [("Milk", "is", "white")]),
     "cheese": ("Cheese is made of it", []),
 }
 QUESTION = "Where did the father of Stephen play, and what is milk?"
-EQUAL = RankingWeights({"base.log_rank": 1.0}, dict.fromkeys((FIRST, *COMPANY_SIGNALS), 1.0))
+EQUAL = RankingWeights({}, dict.fromkeys(SIGNALS, 1.0))
+BY_FACTS = RankingWeights({}, {"named": 1e3, "linked": 1e3})
+FACT = "Stephen Curry — has the father — Dell Curry"
 
 
 def make_pool(*names: str, question: str = QUESTION) -> Pool:
@@ -46,26 +48,60 @@ def explain(passage_id: str, weights: RankingWeights = EQUAL, pool: Pool = POOL)
 
 
 def test_reasons_in_words() -> None:
-    fact = "Stephen Curry — has the father — Dell Curry"
-    assert explain("dell") == {
-        "base": "rank 2 of base",
-        "named": "is about “Dell Curry”, which “Stephen Curry” names",
-        "named_likeness": f"“Stephen Curry” says of it: {fact}",
-        "linked": f"names “Dell Curry”, as “Stephen Curry” does: {fact}",
-        "new_words": "has words of the question that the first two passages lack",
+    weights = RankingWeights({}, {name: 1.0 for name in COMPANY_SIGNALS if name not in ("walk", "similar")})
+    assert explain("dell", weights) == {
+        "named": f"speaks of “Dell Curry”, which another passage names: {FACT}",
+        "linked": f"names “Dell Curry”, as another passage does: {FACT}",
+        "new_words": "has “play” of the question, which the best other passage of the lists lacks",
     }
-    assert explain("milk")["in_question"] == "is about “Milk”, which the question names"
+    milk = explain("milk", weights)
+    assert milk["in_question"] == "speaks of “Milk”, which the question names"
+    assert milk["new_words"] == "has “milk” of the question, which the lists' two best passages lack"
+    assert explain("dell", RankingWeights({}, {"base": 1.0})) == {
+        "base": "place 2 of the retriever that was there first"
+    }
 
 
-def test_a_title_that_no_own_fact_names() -> None:
-    """The film's facts call it "The film"; its title is what Stephen's passage names, and the question."""
-    titled = PoolPassage("film", "A film", [Triple("The film", "was made in", "Rome")], "Hornets (film)")
-    others = [PoolPassage("a", "Ada", [Triple("Ada", "acted in", "Hornets")]), PoolPassage("b", "Milk", [])]
-    base = {"base": [RankedPassage(name) for name in ("a", "b", "film")]}
-    pool = Pool("Who made Hornets?", [*others, titled], base, ENCODER)
-    reasons = explain("film", pool=pool)
-    assert reasons["named"] == "is about “Hornets”, which “Ada” names"
-    assert reasons["in_question"] == "is about “Hornets”, which the question names"
+def test_reasons_by_words() -> None:
+    texts = {"a": "Alpha beta gamma", "b": "Beta, gamma?", "c": "beta", "d": "zeta", "e": "", "f": "eta theta"}
+    passages = [PoolPassage(name, text, []) for name, text in texts.items()]
+    base = {"base": [RankedPassage(name) for name in texts]}
+    pool = Pool("zeta? eta theta", passages, base, ENCODER)
+    seen = {
+        name: explain(name, RankingWeights({}, {"similar": 9.0, "shared_words": 9.0, "walk": 9.0}), pool)
+        for name in "abcef"
+    }
+    assert seen["b"] == {
+        "similar": "shares many words with passages that the lists place first",
+        "shared_words": "shares rare words, which the question lacks, with passages that the lists place first",
+        "walk": "is reached over shared words from passages that the lists place first",
+    }
+    assert seen["e"] == {} and seen["f"] == {}  # nothing is shared: the walk only starts at the question's words
+    assert explain("f", RankingWeights({}, {"phrases": 9.0}), pool) == {
+        "phrases": "has “eta theta” of the question, word for word"
+    }
+
+
+def test_a_passage_is_called_by_its_title() -> None:
+    """It is about that, and another one is named by it; a title is what two passages share, or not."""
+    passages = [
+        PoolPassage(
+            "a", "Ada acted", [Triple("Ada", "acted in", "Hornets"), Triple("Ada", "met", "Bo")], "Ada (actor)"
+        ),
+        PoolPassage("film", "A film", [Triple("Bo", "played with", "Ada")], "Hornets (film)"),
+        PoolPassage("b", "", [Triple("Carl", "knows", "Bo")]),
+    ]
+    pool = Pool("Who made Hornets?", passages, {"base": [RankedPassage(name) for name in ("a", "b", "film")]}, ENCODER)
+    film = explain("film", pool=pool)
+    assert film["named"] == "is about “Hornets”, which “Ada (actor)” names: Ada — acted in — Hornets"
+    assert film["in_question"] == "is about “Hornets”, which the question names"
+    weights = RankingWeights({}, {"linked": 99.0})
+    assert (
+        explain("film", weights, pool)["linked"]
+        == "names “Ada”, which another passage is about: Ada — acted in — Hornets"
+    )
+    both = Pool("Who met Bo?", [passages[0], passages[2]], {"base": []}, ENCODER)
+    assert explain("b", weights, both)["linked"] == "names “Bo”, as “Ada (actor)” does: Ada — met — Bo"
     assert build_chain(pool, find(pool, "film")) == [["Ada", "acted in", "Hornets"]]
 
 
@@ -75,20 +111,68 @@ def test_the_reason_is_the_topic_that_is_named() -> None:
     base = {"base": [RankedPassage(name) for name in ("a", "b", "page")]}
     others = [PoolPassage("a", "Ada", [Triple("Ada", "acted in", "Hornets")]), PoolPassage("b", "Milk", [])]
     reasons = explain("page", pool=Pool("Who made Hornets?", [*others, page], base, ENCODER))
-    assert reasons["named"] == "is about “Hornets”, which “Ada” names"
-    assert reasons["in_question"] == "is about “Hornets”, which the question names"
+    assert reasons["named"] == "speaks of “Hornets”, which another passage names: Ada — acted in — Hornets"
+    assert reasons["in_question"] == "speaks of “Hornets”, which the question names"
+
+
+def make_pair(fact: Triple, *own: Triple, text: str = "x") -> Pool:
+    """Make a pool whose first passage states a fact, and whose second states others."""
+    passages = [PoolPassage("a", text, [fact]), PoolPassage("b", "y", own), PoolPassage("c", "z", [])]
+    return Pool("Ada?", passages, {"base": [RankedPassage(name) for name in "abc"]}, ENCODER)
+
+
+@pytest.mark.parametrize(
+    ("fact", "own", "text"),
+    [
+        (Triple("API", "the API of", "API"), Triple("Bob", "built the", "API"), ""),
+        (Triple("Server", "has an", "API"), Triple("API", "is by", "Bob"), "its api"),
+        (Triple("Ada", "works as a", "doctor"), Triple("doctor", "is", "Bob"), ""),
+        (Triple("LiHua", "Nice, thanks!", "Nice"), Triple("Nice", "said", "Bob"), "so nice to meet"),
+    ],
+)
+def test_a_common_noun_is_no_reason(fact: Triple, own: Triple, text: str) -> None:
+    """One that a passage writes in small letters; nor is a fact that joins a thing with itself."""
+    pool = make_pair(fact, own, text=text)
+    ranked = find(pool, "b")
+    assert ranked.linked_by is not None and ranked.leads
+    assert explain("b", BY_FACTS, pool) == {} and build_chain(pool, ranked) == []
+
+
+def test_a_name_is_a_reason_where_no_passage_writes_it_small() -> None:
+    pool = make_pair(Triple("Server", "has an", "API"), Triple("API", "is by", "Bob"))
+    assert explain("b", BY_FACTS, pool).keys() == {"named", "linked"} and len(build_chain(pool, find(pool, "b"))) == 2
+
+
+def test_a_sentence_is_quoted_and_the_words_between_the_names_stay() -> None:
+    sentence = (
+        "Richard Feynman, an American theoretical physicist born in New York in the borough of Queens, who played the "
+        "bongos and cracked safes in Los Alamos, wrote to his adviser, John Archibald Wheeler, every week"
+    )
+    pool = make_pair(
+        Triple("Richard Feynman", sentence, "John Archibald Wheeler"), Triple("John Archibald Wheeler", "x", "Bo")
+    )
+    quoted = explain("b", BY_FACTS, pool)["linked"].partition(": ")[2]
+    kept = sentence.removeprefix("Richard Feynman, ").removesuffix(", John Archibald Wheeler, every week")
+    assert quoted == f"Richard Feynman — … {kept} … — John Archibald Wheeler"
+    short = make_pair(Triple("Ada", "Ada, a poet, knows Bob well.", "Bob"), Triple("Carl", "met", "Bob"))
+    assert (
+        explain("b", BY_FACTS, short)["linked"]
+        == "names “Bob”, as another passage does: “Ada, a poet, knows Bob well.”"
+    )
 
 
 def test_what_a_passage_lacks_is_no_reason_for_it() -> None:
     """A signal that is 0 takes a share away where others have it, but has nothing to say."""
     for signal in COMPANY_SIGNALS:
         weights = RankingWeights({}, {signal: 10.0})
-        for name in PASSAGES:
-            ranked = find(POOL, name, weights)
-            assert (signal in explain(name, weights)) == (signal in ranked.signals), (signal, name)
-        assert any(signal not in find(POOL, name, weights).signals for name in PASSAGES), signal
-        assert any(signal in find(POOL, name, weights).signals for name in PASSAGES), signal
-    assert set(explain("cheese")) == {"base"}  # no triples, no word
+        lacking = [name for name in PASSAGES if signal not in find(POOL, name, weights).signals]
+        assert not any(explain(name, weights) for name in lacking), signal
+    assert set(explain("cheese", RankingWeights({}, {"base": -1.0, "linked": 1.0, "new_words": 1.0}))) == {"base"}
+
+
+def test_what_holds_a_passage_back_is_no_reason() -> None:
+    weights = RankingWeights({}, {"linked": -10.0, "base": 1.0})
+    assert find(POOL, "dell", weights).shares["linked"] < -0.05 and set(explain("dell", weights)) == {"base"}
 
 
 def test_no_reason_says_that_a_passage_names_itself() -> None:
@@ -107,15 +191,13 @@ def test_no_reason_says_that_a_passage_names_itself() -> None:
         for signal, reason in explain(name, pool=pool).items():
             quoted = reason.split(":")[0].split("“")[1:]
             assert len({one.split("”")[0] for one in quoted}) == len(quoted), (name, signal, reason)
-    fact = "Dell Curry — played for — Hornets"
-    assert explain("stephen", pool=pool)["linked"] == f"names “Dell Curry”, which another passage is about: {fact}"
 
 
 def test_a_fan_is_linked_and_not_named() -> None:
     """The fan names Dell Curry, as the best passage does; nobody names the fan."""
     reasons = explain("fan")
-    assert reasons["linked"].startswith("names “Dell Curry”, as “Stephen Curry” does")
-    assert not reasons.keys() & {"named", "named_likeness", "in_question"}
+    assert reasons["linked"] == f"names “Dell Curry”, as another passage does: {FACT}"
+    assert not reasons.keys() & {"named", "in_question"}
 
 
 def test_shares_are_those_of_the_ranking_and_descend() -> None:
@@ -123,18 +205,23 @@ def test_shares_are_those_of_the_ranking_and_descend() -> None:
         ranked = find(POOL, name)
         reasons = explain_place(POOL, ranked, find_ranks(POOL, name))
         shares = [reason["share"] for reason in reasons]
-        assert shares == sorted(shares, reverse=True) and all(abs(share) >= 0.05 for share in shares)
+        assert shares == sorted(shares, reverse=True) and all(share >= 0.05 for share in shares)
         assert shares == [round(ranked.shares[reason["signal"]], 3) for reason in reasons]
         assert json.loads(json.dumps(reasons)) == reasons
 
 
 def test_a_list_without_the_passage_is_no_reason() -> None:
-    lists = {"dense": [RankedPassage("milk", 0.9)], "bm25": [RankedPassage("dell", 2.0), RankedPassage("milk", 1.0)]}
+    lists = {
+        "dense": [RankedPassage("milk", 0.9), RankedPassage("deleted", 0.5)],
+        "bm25": [RankedPassage("dell", 2.0), RankedPassage("milk", 1.0)],
+    }
     pool = Pool(QUESTION, make_pool("milk", "dell").passages, lists, ENCODER)
-    weights = RankingWeights({"dense.log_rank": 1.0, "bm25.score": 1.0}, {FIRST: 1.0})
+    weights = RankingWeights({"dense": -1.0, "bm25": -1.0}, {})
     assert find_ranks(pool, "dell") == {"bm25": 1} and find_ranks(pool, "milk") == {"dense": 1, "bm25": 2}
-    assert explain("dell", weights, pool) == {"bm25": "rank 1 of bm25"}
-    assert explain("milk", weights, pool) == {"dense": "rank 1 of dense", "bm25": "rank 2 of bm25"}
+    assert explain("milk", weights, pool) == {"bm25": "found by its words: place 2 of BM25"}
+    weights = RankingWeights({"dense": 1.0, "bm25": 1.0}, {})
+    assert explain("dell", weights, pool) == {"bm25": "found by its words: place 1 of BM25"}
+    assert explain("milk", weights, pool) == {"dense": "found by its meaning: place 1 of dense search"}
     assert find_ranks(pool, "unknown") == {}
 
 
@@ -161,3 +248,20 @@ def test_a_fact_that_both_state_is_the_whole_chain() -> None:
     fact = [Triple("Ada", "knows", "Bob")]
     pool = Pool("Ada?", [PoolPassage(name, "", fact) for name in "ab"], {"base": [RankedPassage("a")]}, ENCODER)
     assert build_chain(pool, find(pool, "b")) == [["Ada", "knows", "Bob"]]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        Triple("Dell", "is the father of", "Stephen"),
+        Triple("Dell", "calls himself", "DELL"),
+        Triple("Dell", "is", "tall"),
+    ],
+    ids=["back", "nowhere", "a common noun"],
+)
+def test_a_chain_does_not_end_with_a_fact_that_leads_nowhere(own: Triple) -> None:
+    lead = Triple("Stephen", "has the father", "Dell")
+    on = Triple("Dell", "played for", "Hornets")
+    for facts, chain in (([own], [lead]), ([own, on], [lead, on])):
+        pool = make_pair(lead, *facts)
+        assert build_chain(pool, find(pool, "b")) == serialize_triples(chain)

@@ -1,24 +1,29 @@
-"""Signals, by values that are computed by hand."""
+"""Signals, by values that are computed by hand or by their definitions."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, RankedPassage
-from llama_index_gear.ranking.ranker import second_signals
-from llama_index_gear.ranking.signals import _ABSENT_RANK as ABSENT
-from llama_index_gear.ranking.signals import _FLOOR as FLOOR
-from llama_index_gear.ranking.signals import _LEAST as LEAST
-from llama_index_gear.ranking.signals import Company, list_signals
-from llama_index_gear.ranking.weights import COMPANY_SIGNALS, SIGNALS
+from llama_index_gear.ranking.ranker import measure_signals
+from llama_index_gear.ranking.signals import Company, Link, find_ranks, order, order_by_lists, scale_cosines
+from llama_index_gear.ranking.weights import COMPANY_SIGNALS, LIST_SIGNALS
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple
 
 ENCODER = make_encoder("english", 1.0)
+LEAST = 0.001
+FILLERS = [PoolPassage(f"filler {number}", "", []) for number in range(4)]
+"""Passages without a word, which take the places of the best that a test leaves free."""
 
 
 def make_passage(passage_id: str, text: str, *facts: tuple[str, str, str]) -> PoolPassage:
@@ -26,7 +31,20 @@ def make_passage(passage_id: str, text: str, *facts: tuple[str, str, str]) -> Po
 
 
 def make_pool(question: str, *passages: PoolPassage) -> Pool:
-    return Pool(question, passages, {"base": [RankedPassage(passage.id) for passage in passages]}, ENCODER)
+    return Pool(question, [*passages, *FILLERS], {}, ENCODER)
+
+
+def place_first(pool: Pool, *best: int) -> Company:
+    """Return the company of these passages, best first, and of fillers."""
+    first = np.array([float(passage.id.startswith("filler")) for passage in pool.passages])
+    for rank, place in enumerate(best):
+        first[place] = 10.0 - rank
+    return Company(pool, first)
+
+
+def measure(pool: Pool, *best: int) -> dict[str, list[float]]:
+    """Return the signals beside these best passages, but for the fillers'."""
+    return {name: values[: -len(FILLERS)].tolist() for name, values in place_first(pool, *best).compare().items()}
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
@@ -39,58 +57,152 @@ def make_list(**scores: float | None) -> list[RankedPassage]:
 
 
 def test_ranks_of_a_list() -> None:
-    """The list has b first and a second; c is absent."""
-    signals = list_signals("base", make_list(b=None, a=None), PLACES)
-    assert signals == {
-        "base.reciprocal_rank": pytest.approx([1 / 2, 1, 1 / (1 + ABSENT)]),
-        "base.log_rank": pytest.approx([-math.log(2), 0, -math.log(1 + ABSENT)]),
-    }
-
-
-def test_scores_of_lists() -> None:
-    cosines = list_signals("dense", make_list(b=0.9, a=0.6), PLACES)["dense.score"]
-    assert cosines == pytest.approx([-0.3, 0.0, -0.3])  # an absent one has the last one's
-    assert list_signals("bm25", make_list(b=8.0, a=2.0), PLACES)["bm25.score"] == pytest.approx([0.25, 1.0, 0.0])
-    shares = list_signals("pagerank", make_list(b=0.4, a=0.1), PLACES)["pagerank.score"]
-    assert shares == pytest.approx([math.log(0.25 + FLOOR), math.log(1 + FLOOR), math.log(FLOOR)])
-
-
-@pytest.mark.parametrize("name", ["dense", "bm25", "pagerank", "base"])
-def test_a_list_of_nothing_tells_no_passage_from_another(name: str) -> None:
-    for places in (list_signals(name, [], PLACES), list_signals(name, make_list(unknown=0.5), PLACES)):
-        assert all(len(set(values)) == 1 for values in places.values())
-    assert all(values == [] for values in list_signals(name, [], {}).values())
-
-
-def test_a_passage_that_a_list_has_twice_has_its_first_place() -> None:
-    twice = [RankedPassage("b", 0.9), RankedPassage("a", 0.8), RankedPassage("b", 0.1)]
-    once = list_signals("dense", twice[:2], {"a": 0, "b": 1})
-    assert list_signals("dense", twice, {"a": 0, "b": 1}) == once
+    """The list has b first and a second; c stands behind its last."""
+    assert find_ranks(make_list(b=None, a=None), PLACES).tolist() == [1, 0, 2]
+    assert find_ranks([], PLACES).tolist() == [0, 0, 0] and find_ranks(make_list(a=1.0), {}).tolist() == []
 
 
 def test_passages_that_the_pool_lacks_keep_their_rank() -> None:
     """A deleted passage still was the first of the list."""
-    signals = list_signals("base", make_list(unknown=None, a=None), PLACES)
-    assert signals["base.reciprocal_rank"][0] == 1 / 2
+    assert find_ranks(make_list(deleted=None, a=None), PLACES).tolist() == [1, 2, 2]
 
 
-@pytest.mark.parametrize("scores", [{"a": 0.0, "b": 0.0}, {"a": -1.0, "b": -2.0}, {"a": None, "b": None}])
-@pytest.mark.parametrize("name", ["dense", "bm25", "pagerank"])
-def test_scores_of_no_worth_are_numbers_too(name: str, scores: dict[str, float | None]) -> None:
-    values = list_signals(name, make_list(**scores), PLACES)[f"{name}.score"]
-    assert all(math.isfinite(value) for value in values)
+def test_a_passage_that_a_list_has_twice_has_its_first_place() -> None:
+    twice = [RankedPassage("b", 0.9), RankedPassage("a", 0.8), RankedPassage("b", 0.1)]
+    assert find_ranks(twice, PLACES).tolist() == [1, 0, 3]
+    assert scale_cosines(twice, PLACES) == pytest.approx([0, 1, 0])
 
 
-@given(st.sampled_from(["dense", "bm25", "pagerank"]), st.lists(st.floats(0.01, 10), min_size=1, max_size=20))
-def test_signals_of_a_list_descend_with_its_ranks(name: str, scores: list[float]) -> None:
-    ranked = [RankedPassage(str(number), score) for number, score in enumerate(sorted(scores, reverse=True))]
-    signals = list_signals(name, ranked, {place.id: number for number, place in enumerate(ranked)})
-    assert set(signals) <= set(SIGNALS)
-    for values in signals.values():
-        assert list(values) == sorted(values, reverse=True)
+def test_the_first_score_is_by_all_lists() -> None:
+    ranks = {"dense": np.array([0.0, 1, 2]), "bm25": np.array([3.0, 1, 0])}
+    assert order_by_lists(ranks, 3) == pytest.approx([-math.log(4), -2 * math.log(2), -math.log(3)])
+    assert order_by_lists({}, 2).tolist() == [0, 0] and order_by_lists({}, 0).tolist() == []
 
 
-# -- beside the best passages -----------------------------------------------------------------------------------------
+def test_the_same_ranks_in_other_lists_are_the_same_score() -> None:
+    """To the last bit: else the order of the lists would decide."""
+    for ranks in ([2.0, 4, 6], [10.0, 33, 28], [1.0, 5, 38]):
+        tables = [np.array(column) for column in zip(*permutations(ranks), strict=True)]
+        for lists in permutations(tables):
+            assert len(set(order_by_lists({str(n): one for n, one in enumerate(lists)}, 6).tolist())) == 1
+
+
+def test_cosines_go_from_the_last_of_the_list_to_its_best() -> None:
+    places = {**PLACES, "d": 3}
+    assert scale_cosines(make_list(b=0.9, a=0.8, c=0.5), places) == pytest.approx([0.75, 1, 0, 0])
+    assert scale_cosines(make_list(b=-0.1, deleted=-0.3, a=-0.5), places) == pytest.approx([0, 1, 0, 0])
+    assert scale_cosines(make_list(deleted=0.9, a=0.8, gone=0.5), places) == pytest.approx([0.75, 0, 0, 0])
+
+
+@pytest.mark.parametrize("scores", [{"a": 0.5, "b": 0.5}, {"a": None, "b": None}, {"a": 0.5}, {}], ids=repr)
+def test_cosines_that_tell_nothing_are_zeros(scores: dict[str, float | None]) -> None:
+    assert scale_cosines(make_list(**scores), PLACES).tolist() == [0, 0, 0]
+
+
+def test_an_order_keeps_equal_scores_in_their_order() -> None:
+    assert order(np.array([1.0, 3, 1, 3, 2])) == [1, 3, 4, 0, 2] and order(np.array([])) == []
+
+
+def test_the_signals_of_lists() -> None:
+    lists = {"dense": make_list(b=0.9, a=0.5), "bm25": make_list(c=7.0, a=1.0), "pagerank": make_list(a=0.5)}
+    passages = [make_passage(name, "") for name in PLACES]
+    company, signals = measure_signals(Pool("?", passages, lists, ENCODER))
+    assert signals["dense"] == pytest.approx([0, 1, 0])
+    assert signals["bm25"] == pytest.approx([-math.log(2), -math.log(3), 0])
+    assert company.order == [0, 1, 2]  # products of 1 + rank: 2 · 2 · 1, 1 · 3 · 2, 3 · 1 · 2
+    assert signals.keys() == {"dense", "bm25", *COMPANY_SIGNALS}
+    base = {"base": make_list(c=None, b=None), "pagerank": make_list(b=0.5)}
+    _, signals = measure_signals(Pool("?", passages, base, ENCODER))
+    assert signals["base"] == pytest.approx([-math.log(3), -math.log(2), 0])
+    assert signals.keys() == {"base", *COMPANY_SIGNALS} and {"dense", "bm25", "base"} == {*LIST_SIGNALS}
+
+
+def test_five_passages_are_the_best() -> None:
+    pool = Pool("?", [make_passage(str(number), "") for number in range(7)], {}, ENCODER)
+    assert Company(pool, np.array([0.0, 6, 5, 6, 1, 2, 3])).best == [1, 3, 2, 6, 5]
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+WORDS = "alpha beta gamma delta epsilon zeta".split()
+
+
+def define_words(pool: Pool, first: Sequence[float]) -> dict[str, list[float]]:
+    """Return the signals of words by their definitions, in plain loops."""
+    number = len(pool.passages)
+    counts = [ENCODER.count_words(passage.text) for passage in pool.passages]
+    question = ENCODER.split_words(pool.question)
+    having = Counter(word for of_passage in counts for word in of_passage)
+    rarity = {word: math.log(1 + (number - n + 0.5) / (n + 0.5)) for word, n in having.items()}
+    weights = [{word: rarity[word] * f / (f + 1.2) for word, f in of_passage.items()} for of_passage in counts]
+    lengths = [math.sqrt(sum(weight**2 for weight in row.values())) or 1.0 for row in weights]
+    best = sorted(range(number), key=lambda place: -first[place])[:5]
+    links = {word for word, n in having.items() if 2 <= n <= 12} - question
+
+    def compare(one: int, other: int, words: set[int]) -> float:
+        both = weights[one].keys() & weights[other].keys() & words
+        return sum(weights[one][word] * weights[other][word] for word in both) / lengths[one] / lengths[other]
+
+    def sum_up(place: int, words: set[int]) -> float:
+        return sum(compare(place, other, words) / (2 + rank) for rank, other in enumerate(best) if other != place)
+
+    powers = [math.exp(score - max(first)) for score in first]
+    asked = {word: rarity[word] / having[word] for word in question & having.keys()}
+    passage_start = [power / sum(powers) / 2 for power in powers]
+    word_start = {word: asked.get(word, 0.0) / (sum(asked.values()) or 1.0) / 2 for word in having}
+    edges = [{word: weight * (0.3 if having[word] > 12 else 1.0) for word, weight in row.items()} for row in weights]
+    columns: Counter[int] = Counter()
+    for row in edges:
+        columns.update(row)
+    at_passages, at_words = passage_start, word_start
+    for _ in range(12):
+        to_words: Counter[int] = Counter()
+        for mass, row in zip(at_passages, edges, strict=True):
+            to_words.update({word: mass * edge / sum(row.values()) for word, edge in row.items()})
+        to_passages = [sum(at_words[word] * edge / columns[word] for word, edge in row.items()) for row in edges]
+        at_passages = [(start + come) / 2 for start, come in zip(passage_start, to_passages, strict=True)]
+        at_words = {word: (start + to_words[word]) / 2 for word, start in word_start.items()}
+    return {
+        "similar": [sum_up(place, {*having}) for place in range(number)],
+        "shared_words": [sum_up(place, links) for place in range(number)],
+        "walk": [math.log(mass / max(at_passages) + 1e-4) for mass in at_passages],
+    }
+
+
+texts = st.lists(st.sampled_from([*WORDS, "the"]), max_size=6).map(" ".join)
+
+
+@given(texts, st.lists(texts, min_size=1, max_size=20), st.randoms(use_true_random=False))
+def test_words_are_compared_as_defined(question: str, drawn: list[str], rng: Any) -> None:
+    pool = Pool(question, [make_passage(str(number), text) for number, text in enumerate(drawn)], {}, ENCODER)
+    first = [-math.log(1 + rng.randrange(100)) for _ in drawn]
+    signals = Company(pool, np.array(first)).compare()
+    for name, expected in define_words(pool, first).items():
+        assert signals[name] == pytest.approx(expected, abs=2e-5), name
+
+
+@pytest.mark.parametrize("number", [MAX_LINK_PASSAGES, MAX_LINK_PASSAGES + 1])
+def test_a_word_of_many_passages_is_no_link_and_counts_less_in_the_walk(number: int) -> None:
+    """All of the passages have "alpha", two have "beta" too: a link, unless the question has it."""
+    drawn = [f"alpha {'beta' * (n < 2)} word{n} " + "alpha " * n for n in range(number)]
+    for question in ("gamma", "beta", "alpha"):
+        passages = [make_passage(str(n), text) for n, text in enumerate([*drawn, "gamma"])]
+        pool, first = Pool(question, passages, {}, ENCODER), [-0.1 * n for n in range(number + 1)]
+        signals = Company(pool, np.array(first)).compare()
+        for name, expected in define_words(pool, first).items():
+            assert signals[name] == pytest.approx(expected, abs=2e-5), name
+        is_link = number <= MAX_LINK_PASSAGES and question != "alpha"
+        assert (signals["shared_words"][2] > 0) == is_link
+        assert (signals["shared_words"][0] > 0) == (is_link or question != "beta")
+
+
+def test_two_equal_passages_of_which_one_is_the_best() -> None:
+    """By hand: the cosine is 1, and the first of the best counts 1/2; beside itself the best has nothing."""
+    signals = measure(make_pool("?", make_passage("a", "alpha beta"), make_passage("b", "beta alpha")), 0)
+    assert signals["similar"] == pytest.approx([0, 1 / 2]) and signals["shared_words"] == pytest.approx([0, 1 / 2])
+    signals = measure(make_pool("beta?", make_passage("a", "alpha beta"), make_passage("b", "beta alpha")), 0)
+    assert signals["similar"] == pytest.approx([0, 1 / 2]) and signals["shared_words"] == pytest.approx([0, 1 / 4])
+
 
 QUESTION = "Where did the father of Stephen play"
 STEPHEN = make_passage("stephen", "Stephen, his father", ("Stephen Curry", "has the father", "Dell Curry"))
@@ -100,31 +212,84 @@ CHEESE = make_passage("cheese", "Cheese is made of milk")
 POOL = make_pool(QUESTION, STEPHEN, DELL, HORNETS, CHEESE)
 
 
-def get_signals(pool: Pool, *best: int) -> dict[str, list[float]]:
-    return second_signals(pool, Company(pool, best))
+def test_new_words_are_those_that_the_two_best_lack() -> None:
+    """Stephen's passage has "Stephen" and "father"; Dell's has "play"; a third best passage covers nothing."""
+    stephen, dell = POOL.coverage("stephen father"), POOL.coverage("play")
+    assert stephen + dell == pytest.approx(1.0) and stephen > dell > 0
+    assert measure(POOL, 0, 1)["new_words"] == pytest.approx([stephen, dell, 0, 0])
+    assert measure(POOL, 3, 2, 0)["new_words"] == pytest.approx([stephen, dell, 0, 0])
+    pool = make_pool(QUESTION, STEPHEN, DELL, STEPHEN._replace(id="again"), CHEESE)
+    stephen, dell = pool.coverage("stephen father"), pool.coverage("play")
+    assert measure(pool, 0, 3)["new_words"] == pytest.approx([stephen, dell, 0, 0])
+    assert measure(pool, 0, 2)["new_words"] == pytest.approx([0, dell, 0, 0])
+    assert measure(pool, 0, 3, 1)["new_words"] == pytest.approx([stephen, dell, 0, 0])
 
 
-def test_the_names_of_the_signals_are_those_of_the_weights() -> None:
-    assert set(get_signals(POOL, 0)) == set(COMPANY_SIGNALS)
+def test_the_words_that_are_new_as_the_question_writes_them() -> None:
+    company = place_first(POOL, 0, 1)
+    assert [company.list_new_words(place) for place in range(4)] == [["father", "stephen"], ["play"], [], []]
+    assert place_first(POOL, 3, 0).list_new_words(1) == ["play"]
+    plural = make_pool("Plays or a play?", make_passage("a", "He played"), CHEESE)
+    assert place_first(plural, 1).list_new_words(0) == ["plays", "play"]
+
+
+def test_phrases_are_the_question_s_neighboring_words() -> None:
+    """Of "the father", "father of", "of Stephen" and "Stephen play", a passage has the first or the last."""
+    pool = make_pool(
+        "The father of Stephen, play", make_passage("a", "Is THE Father here?"), make_passage("b", "Stephen-play!"),
+        make_passage("c", "the grandfather of Stephenson; stephen or play, father — Stephen"), make_passage("d", ""),
+    )  # fmt: skip
+    father, stephen, play = (pool.coverage(word) for word in ("father", "stephen", "play"))
+    total = 2 * father + 2 * stephen + play
+    company = place_first(pool, 0)
+    expected = [father / total, (stephen + play) / total, 0, 0]
+    assert company.compare()["phrases"][:4] == pytest.approx(expected)
+    assert [company.list_phrases(place) for place in range(4)] == [["the father"], ["stephen play"], [], []]
+
+
+def test_a_phrase_counts_as_often_as_the_question_has_it_and_once_a_passage() -> None:
+    pool = make_pool("alpha beta or alpha beta", make_passage("a", "alpha beta, alpha beta"), make_passage("b", "beta"))
+    alpha, beta = pool.coverage("alpha"), pool.coverage("beta")
+    share = 2 * (alpha + beta) / (2 * (alpha + beta) + alpha + beta)
+    assert measure(pool, 0)["phrases"] == pytest.approx([share, 0])
+    assert place_first(pool, 1).list_phrases(0) == ["alpha beta"]
+
+
+def test_neighbors_are_not_of_two_passages() -> None:
+    pool = make_pool(
+        "alpha beta", make_passage("a", "alpha"), make_passage("b", "beta"), make_passage("c", "alpha beta")
+    )
+    assert measure(pool, 0)["phrases"] == pytest.approx([0, 0, 1])
+
+
+# -- facts ------------------------------------------------------------------------------------------------------------
 
 
 def test_named_by_the_best_passage() -> None:
     """Stephen's passage is the best. It names Dell, in a fact with "father" and "Stephen" of the question."""
-    signals = get_signals(POOL, 0)
-    assert signals["named"] == [0, 1, 0, 0]
-    likeness = POOL.triple_coverage(POOL.group_facts(0)["dell curry"][0]) + LEAST
+    signals = measure(POOL, 0)
+    likeness = POOL.coverage("Stephen Curry has the father Dell Curry") + LEAST
     assert 0.4 < likeness < 1
-    assert signals["named_likeness"] == pytest.approx([0, likeness, 0, 0])
+    assert signals["named"] == pytest.approx([0, likeness, 0, 0])
+    assert signals["named_rarity"] == pytest.approx([0, 1 / math.log2(1 + 2), 0, 0])
     assert signals["linked"] == pytest.approx([0, likeness / math.log2(1 + 2), 0, 0])
+    assert place_first(POOL, 0).named[1] == Link(0, STEPHEN.triples[0], "dell curry", likeness)
 
 
 def test_linked_by_what_is_not_the_topic() -> None:
     """Dell's passage is the best: it names Hornets, a topic; and Stephen's names Dell, whom it is about."""
-    signals = get_signals(POOL, 1)
-    assert signals["named"] == [0, 0, 1, 0]
-    likeness = max(map(POOL.triple_coverage, POOL.group_facts(1)["dell curry"])) + LEAST
-    assert signals["linked"][0] == pytest.approx(likeness / math.log2(1 + 2))
-    assert signals["linked"][3] == signals["named_likeness"][0] == 0
+    signals = measure(POOL, 1)
+    likeness = POOL.coverage("Dell Curry played for Hornets") + LEAST
+    assert signals["named"] == pytest.approx([0, 0, likeness, 0])
+    assert signals["linked"] == pytest.approx([likeness / math.log2(1 + 2), 0, likeness / math.log2(1 + 2), 0])
+
+
+def test_the_rarity_of_a_name_is_by_the_passages_that_name_it_or_are_about_it() -> None:
+    """Two passages name Dell Curry, and as many more as are drawn have his name as their title."""
+    for number in range(4):
+        titled = [PoolPassage(f"t{n}", "", [Triple("x", "is", f"y{n}")], "Dell Curry") for n in range(number)]
+        pool = make_pool(QUESTION, STEPHEN, DELL, *titled)
+        assert measure(pool, 0)["named_rarity"][1] == pytest.approx(1 / math.log2(1 + max(2, 1 + number)))
 
 
 def test_what_two_passages_are_both_about_is_no_link() -> None:
@@ -133,11 +298,11 @@ def test_what_two_passages_are_both_about_is_no_link() -> None:
         PoolPassage(name, "", [Triple("The handbook", "says", name)], title)
         for name, title in (("a", "The handbook"), ("b", "The Handbook (2024)"))
     ]
-    signals = get_signals(make_pool("What says the handbook?", *chunks, CHEESE), 0)
-    assert signals["named"] == signals["named_likeness"] == signals["linked"] == [0, 0, 0]
+    signals = measure(make_pool("What says the handbook?", *chunks, CHEESE), 0)
+    assert signals["named"] == signals["linked"] == signals["named_rarity"] == [0, 0, 0]
     editor = make_passage("c", "", ("Ada", "wrote", "The handbook"))
-    signals = get_signals(make_pool("What says the handbook?", *chunks, editor), 0, 2)
-    assert signals["named"] == [1, 1, 0] and signals["linked"][2] > 0
+    signals = measure(make_pool("What says the handbook?", *chunks, editor), 0, 2)
+    assert [value > 0 for value in signals["named"]] == [True, True, False] and signals["linked"][2] > 0
 
 
 def test_a_linked_alias_names_as_well() -> None:
@@ -149,50 +314,45 @@ def test_a_linked_alias_names_as_well() -> None:
     ]
     apart = make_pool(QUESTION, *passages)
     joined = apart.extend([], {}, [("dell curry", "wardell curry")])
-    assert get_signals(apart, 0)["named"] == [0, 0, 1] and get_signals(apart, 0)["linked"][1] == 0
-    signals = get_signals(joined, 0)
-    assert signals["named"] == [0, 1, 1] and signals["linked"][1] == signals["linked"][2] > 0
-    assert get_signals(joined, 1)["named"] == [0, 0, 0] and get_signals(joined, 1)["linked"][2] == 0
+    signals = measure(apart, 0)
+    assert [value > 0 for value in signals["named"]] == [False, False, True] and signals["linked"][1] == 0
+    signals = measure(joined, 0)
+    assert signals["named"][1] == signals["named"][2] > 0 and signals["linked"][1] == signals["linked"][2] > 0
+    assert measure(joined, 1)["named"] == [0, 0, 0] and measure(joined, 1)["linked"][2] == 0
 
 
 def test_a_passage_is_not_compared_with_itself() -> None:
-    """The best passage alone has nothing but the words of its own; beside a second, it may be named."""
-    signals = get_signals(POOL, 0)
-    for name in ("named", "named_likeness", "linked"):
-        assert signals[name][0] == 0
-    both = get_signals(POOL, 0, 1)
-    assert both["named"][1] == 1 and both["linked"][0] > 0
-
-
-def test_new_words_are_those_that_the_two_best_lack() -> None:
-    """Stephen's passage has "Stephen" and "father"; Dell's has "play"; a third best passage covers nothing."""
-    masks = [content.words for content in POOL.contents]
-    assert get_signals(POOL, 0)["new_words"] == pytest.approx([POOL.coverage(masks[0]), POOL.coverage(masks[1]), 0, 0])
-    assert get_signals(POOL, 0, 2)["new_words"] == get_signals(POOL, 0)["new_words"]
-    assert get_signals(POOL, 3, 2, 0)["new_words"][0] == pytest.approx(POOL.coverage(masks[0]))
-    assert get_signals(POOL, 0, 1)["new_words"][:2] == pytest.approx([POOL.coverage(mask) for mask in masks[:2]])
+    """The best passage alone has nothing but what is its own; beside a second, it may be named."""
+    signals = measure(POOL, 0)
+    for name in ("named", "named_rarity", "linked", "similar", "shared_words"):
+        assert signals[name][0] == 0, name
+    both = measure(POOL, 0, 1)
+    assert both["named"][1] > 0 and both["linked"][0] > 0
 
 
 def test_in_question_takes_all_words_of_the_name() -> None:
     """The topic is "Stephen Curry", of which the question has one word; a topic of both words stands in it."""
-    assert get_signals(POOL, 0)["in_question"] == [0, 0, 0, 0]
+    assert measure(POOL, 0)["in_question"] == [0, 0, 0, 0]
     pool = make_pool("Where is stephen, CURRY?", STEPHEN, CHEESE)
-    assert get_signals(pool, 1)["in_question"] == [1, 0]
+    assert measure(pool, 1)["in_question"] == pytest.approx([pool.coverage("stephen curry"), 0])
+    titled = STEPHEN._replace(title="Stephen (player)")
+    pool = make_pool("Where is stephen, CURRY, and his game?", titled, CHEESE)
+    assert measure(pool, 1)["in_question"][0] == pytest.approx(pool.coverage("stephen curry"))  # not "stephen" alone
 
 
 @pytest.mark.parametrize("number", [MAX_LINK_PASSAGES, MAX_LINK_PASSAGES + 1])
 def test_an_entity_of_many_passages_links_none(number: int) -> None:
     facts = [("Hub", "is", "round")] + [(f"Spoke {n}", "is on", "Hub") for n in range(number - 1)]
     pool = make_pool("?", *(make_passage(str(n), "", fact) for n, fact in enumerate(facts)))
-    signals = get_signals(pool, 1)
+    signals = measure(pool, 1)
     is_link = number <= MAX_LINK_PASSAGES
-    assert [bool(signals[name][0]) for name in ("named", "named_likeness", "linked")] == [is_link] * 3
+    assert [bool(signals[name][0]) for name in ("named", "named_rarity", "linked")] == [is_link] * 3
 
 
 def test_a_fact_without_a_word_of_the_question_still_joins() -> None:
     pool = make_pool("zebra", make_passage("a", "", ("A", "is", "B")), make_passage("b", "", ("B", "is", "C")))
-    signals = get_signals(pool, 0)
-    assert signals["named_likeness"] == pytest.approx([0, LEAST])
+    signals = measure(pool, 0)
+    assert signals["named"] == pytest.approx([0, LEAST])
     assert signals["linked"] == pytest.approx([0, LEAST / math.log2(3)])
 
 
@@ -203,18 +363,107 @@ def test_the_most_similar_fact_links_and_the_rarest_entity_counts_most() -> None
         make_passage("b", "", ("B", "met", "Common")),
         make_passage("c", "", ("C", "met", "Common")),
     )
-    link = Company(pool, [0]).linked_by(1)
-    assert link is not None and (link.place, link.entity) == (0, "b")
+    company = place_first(pool, 0)
+    link, common = company.linked[1], company.linked[2]
+    assert link is not None and (link.place, link.entity, link.name) == (0, "b", "B")
     assert link.triple == Triple("A", "saw the zebra with", "B")
-    common = Company(pool, [0]).linked_by(2)
-    assert common is not None and common.entity == "common"
-    signals = get_signals(pool, 0)
+    assert common is not None and (common.entity, common.name) == ("common", "Common")
+    signals = measure(pool, 0)
     assert signals["linked"][1] == pytest.approx(link.likeness / math.log2(3))
     assert signals["linked"][2] == pytest.approx(common.likeness / math.log2(4))
 
 
-@pytest.mark.parametrize("question", ["the of and", "?", "谁是导演"])
+def test_the_name_of_a_link_is_as_its_fact_writes_it() -> None:
+    pool = make_pool(
+        "?", make_passage("a", "", ("The ADA", "knows", "Bob")), make_passage("b", "", ("Carl", "of", "the Ada"))
+    )
+    link = place_first(pool, 0).linked[1]
+    assert link is not None and link.name == "The ADA"
+
+
+def test_the_most_similar_fact_of_all_best_passages_names() -> None:
+    pool = make_pool(
+        "zebra lion",
+        make_passage("a", "", ("A", "saw", "B")),
+        make_passage("b", "", ("B", "met", "D")),
+        make_passage("c", "", ("C", "saw a zebra of", "B")),
+    )
+    for best in ((0, 2), (2, 0)):
+        named = place_first(pool, *best).named[1]
+        assert named is not None and named.place == 2 and measure(pool, *best)["named"][1] == named.likeness
+
+
+# -- both -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
+    """Of the lists there are, dense counts before the base retriever's, and that before BM25's."""
+    passages = [make_passage(name, "") for name in "abc"]
+    lists = {"dense": make_list(b=0.9, a=0.5), "base": make_list(a=None), "bm25": make_list(c=2.0)}
+    near = {"dense": [61 / 62, 1, 0], "base": [1, 0, 0], "bm25": [0, 0, 1]}
+    while lists:
+        pool = Pool("?", passages, {"pagerank": make_list(b=1.0), **dict(reversed(lists.items()))}, ENCODER)
+        name = next(iter(lists))
+        assert measure_signals(pool)[1]["tied"] == pytest.approx(near[name]), name
+        del lists[name]
+    assert measure_signals(Pool("?", passages, {"pagerank": make_list(b=1.0)}, ENCODER))[1]["tied"].tolist() == [
+        0,
+        0,
+        0,
+    ]
+
+
+def test_a_passage_is_tied_by_a_name_a_link_or_its_words() -> None:
+    """Dell is named; Stephen is linked with three times the strength; "play" is a share of the question."""
+    signals = measure(POOL, 0)
+    assert signals["tied"] == pytest.approx([POOL.coverage("stephen father"), 1, 0, 0])
+    signals = measure(POOL, 1)
+    weak = POOL.coverage("Dell Curry played for Hornets") + LEAST
+    assert 3 * weak / math.log2(3) < POOL.coverage("stephen father") < 1
+    assert signals["tied"] == pytest.approx([POOL.coverage("stephen father"), POOL.coverage("play"), 1, 0])
+    fan = make_pool(QUESTION, DELL, make_passage("fan", "", ("Fan", "likes", "Hornets")), CHEESE, STEPHEN)
+    strength = (fan.coverage("Dell Curry played for Hornets") + LEAST) / math.log2(3)
+    assert 0 < 3 * strength < 1
+    assert measure(fan, 0)["tied"] == pytest.approx(
+        [fan.coverage("play"), 3 * strength, 0, fan.coverage("stephen father")]
+    )
+    near = make_pool("father?", STEPHEN, make_passage("fan", "", ("Fan", "likes", "Dell Curry")))
+    assert measure(near, 0)["linked"][1] * 3 > 1 == measure(near, 0)["tied"][1]
+
+
+# -- what users give --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("question", ["the of and", "?", "", "谁是导演", "\ud800", "word " * 500])
 def test_questions_without_known_words_give_numbers(question: str) -> None:
-    signals = get_signals(make_pool(question, STEPHEN, DELL, CHEESE, make_passage("empty", "")), 0, 1)
+    signals = measure(make_pool(question, STEPHEN, DELL, CHEESE, make_passage("empty", "")), 0, 1)
     assert all(math.isfinite(value) for values in signals.values() for value in values)
-    assert signals["new_words"] == [0, 0, 0, 0] and signals["named"] == [0, 1, 0, 0]
+    assert signals["new_words"] == signals["phrases"] == signals["in_question"] == [0, 0, 0, 0]
+    assert signals["named"] == pytest.approx([0, LEAST, 0, 0]) and signals["tied"] == pytest.approx(
+        [0.00189, 1, 0, 0], abs=1e-5
+    )
+
+
+def test_scripts_without_spaces_share_pairs_of_letters() -> None:
+    passages = [make_passage("a", "斯蒂芬的父亲是谁"), make_passage("b", "他的父亲是戴尔"), make_passage("c", "奶酪")]
+    signals = measure(make_pool("谁的儿子?", *passages), 0)
+    assert signals["shared_words"][1] > signals["shared_words"][2] == 0
+    assert signals["walk"][0] > signals["walk"][1] > signals["walk"][2]
+
+
+def test_half_characters_separate_words() -> None:
+    passages = [
+        make_passage("a", "alpha\ud800beta"),
+        make_passage("b", "beta \udfff alpha"),
+        make_passage("c", "\ud800"),
+    ]
+    signals = measure(make_pool("alpha \ud800 beta", *passages), 0)
+    assert signals["similar"] == pytest.approx([0, 1 / 2, 0]) and signals["phrases"] == pytest.approx([1, 0, 0])
+
+
+def test_a_passage_alone() -> None:
+    pool = Pool("alpha beta", [make_passage("a", "alpha beta", ("Alpha", "is", "Beta"))], {}, ENCODER)
+    signals = {name: values.item() for name, values in measure_signals(pool)[1].items()}
+    none = dict.fromkeys(("similar", "shared_words", "linked", "named", "named_rarity"), 0)
+    some = {"new_words": 1, "phrases": 1, "in_question": 0.5, "tied": 1, "walk": math.log(1 + 1e-4)}
+    assert signals == pytest.approx({**none, **some}) and signals.keys() == {*COMPANY_SIGNALS}
