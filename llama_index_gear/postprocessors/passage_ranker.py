@@ -28,10 +28,10 @@ dispatcher = get_dispatcher(__name__)
 class PassageRanker(BaseNodePostprocessor):
     """Ranks the passages of any retriever together: no store, no LLM, no embedding.
 
-    `index.as_query_engine(similarity_top_k=40, node_postprocessors=[PassageRanker(top_n=5)])`. A passage's place in the
-    retriever's list counts first. Then it is compared with the five best: it rises if it has words of the question that
-    they lack, or if their facts name what it is about (its title, in the metadata `title`, or the most frequent subject
-    of its triples). Results carry the metadata that `GraphRetriever`'s carry.
+    `index.as_query_engine(similarity_top_k=40, node_postprocessors=[PassageRanker(top_n=5)])`. One weighted
+    sum orders them: a passage's place in the retriever's list, its words beside those of the question and of the five
+    best passages, and what the facts of these name: an entity of it, or what it is about (its title, in the metadata
+    `title`, or the most frequent subject of its triples). Results carry the metadata that `GraphRetriever`'s carry.
 
     Give it a wide list: it can only bring up what it is shown.
 

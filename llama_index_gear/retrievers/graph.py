@@ -25,15 +25,16 @@ class GraphRetriever(StoreRetriever):
     """Finds passages by search and by the graph, and ranks them together. No LLM.
 
     Dense search, BM25, and a PageRank over the triples of what both find first each give forty passages to a pool. One
-    ranking with learned weights orders it: first by the lists, then by what a passage is beside the five best (it has
-    words of the question that they lack; their facts name what it is about: its title, in the metadata `title`, or the
-    most frequent subject of its triples). The pool has the same width whatever `similarity_top_k` is, so that five
-    passages are the first five of forty.
+    weighted sum with learned weights orders it. Its signals are a passage's places in the lists, its words beside those
+    of the question and of the five best passages, and what the facts of these name: an entity of the passage, or what
+    it is about (its title, in the metadata `title`, or the most frequent subject of its triples). Where no fact joins
+    passages, words decide. The pool has the same width whatever `similarity_top_k` is, so that five passages are the
+    first five of forty.
 
     Each result says why it stands where it does, in metadata that neither the LLM nor the embedding model sees:
     `gear_chain` (the triples that lead to it), `gear_ranks` (its rank in each list) and `gear_reasons` (what placed it,
-    with its share of the score). Its score is the share of the pool's worth that the ranking gives it: all scores of a
-    pool sum to 1, so a similarity cut-off made for cosines would remove nearly every result.
+    in words, with its share of the weighted sum). Its score is the share of the pool's worth that the ranking gives it:
+    all scores of a pool sum to 1, so a similarity cut-off made for cosines would remove nearly every result.
 
     Args:
         vector_store: the store that holds passages and triples.

@@ -158,7 +158,7 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
     ),
     "RankingWeights": (
         lambda house: RankingWeights,
-        {"first": lambda house: {}, "second": lambda house: {}},
+        {"search": lambda house: {}, "base": lambda house: {}},
         list_parameters(RankingWeights),
     ),
     "RankingWeights.from_dict": (lambda house: RankingWeights.from_dict, {}, ["tables"]),

@@ -74,7 +74,7 @@ def test_json_holds_the_same(run: Runner, docs: Path) -> None:
 
 def test_weights_rank(run: Runner, docs: Path, tmp_path: Path) -> None:
     run("index", "docs", "--store", "s")
-    only_dense = RankingWeights({"dense.score": 1.0}, {"first": 1.0})
+    only_dense = RankingWeights({"dense": 1.0}, {})
     only_dense.save(tmp_path / "w.json")
     scores = []
     for options in ([], ["--weights", "w.json"]):

@@ -19,7 +19,6 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_gear import PassageRanker, RankingWeights, Triple, attach_triples, fit_ranking
 from llama_index_gear.errors import ArgumentError, TripleError
 from llama_index_gear.nodes import without_explanation
-from llama_index_gear.ranking.weights import FIRST
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 QUESTION = "Where did the father of Stephen Curry play?"
@@ -29,7 +28,7 @@ TEXTS = {
     "milk": "Cheese is made of milk.",
     "dell": "Dell Curry was with the Charlotte Hornets.",
 }
-WEIGHTS = RankingWeights({"base.log_rank": 1.0}, {FIRST: 1.0, "named": 9.0})
+WEIGHTS = RankingWeights({}, {"base": 1.0, "named": 9.0})
 
 
 def make_node(name: str, text: str) -> TextNode:
@@ -195,7 +194,7 @@ def test_from_dict_refuses_what_is_no_ranker() -> None:
         (5, "pass what to_dict gave"),
         ({"top_k": 5}, "a PassageRanker has no top_k"),
         ({"top_n": 0}, "top_n"),
-        ({"weights": {"first": {}}}, '"first" and "second"'),
+        ({"weights": {"search": {}}}, '"search" and "base"'),
         ({"language": "klingon"}, "klingon"),
     ]
     for values, message in wrong:
@@ -209,7 +208,7 @@ def test_from_dict_refuses_what_is_no_ranker() -> None:
 async def test_bad_arguments_are_refused() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"top_n": 0}, "top_n must be a whole number"),
-        ({"weights": {"first": {}, "second": {}}}, r"write weights=RankingWeights\.load\(path\)"),
+        ({"weights": {"search": {}, "base": {}}}, r"write weights=RankingWeights\.load\(path\)"),
         ({"extractor": len}, "extractor must be a TransformComponent or None"),
         ({"language": "klingon"}, "language='klingon'"),
         ({"language": 5}, "language must be a str"),

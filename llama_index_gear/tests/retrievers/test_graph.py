@@ -22,7 +22,6 @@ from llama_index_gear import GeARVectorStore, GraphRetriever, LocalPageRank, Pas
 from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
 from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K, PoolRetrieval
 from llama_index_gear.flow import run
-from llama_index_gear.ranking.weights import FIRST
 from llama_index_gear.requests import (
     EmbedQuery,
     FetchPassages,
@@ -44,8 +43,8 @@ FACTS: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     "milk": ("Cheese is made of milk", [("Cheese", "made of", "milk")]),
 }
 PLAIN = RankingWeights(
-    {"dense.log_rank": 1.0, "bm25.log_rank": 1.0, "pagerank.log_rank": 0.5, "base.log_rank": 1.0},
-    {FIRST: 1.0, "new_words": 1.0, "named": 9.0, "linked": 1.0},
+    {"dense": 1.0, "bm25": 1.0, "new_words": 1.0, "named": 9.0, "linked": 1.0},
+    {"base": 1.0, "new_words": 1.0, "named": 9.0, "linked": 1.0},
 )
 """Weights that don't change with those of the package."""
 OPEN = MetadataFilters(filters=[MetadataFilter(key="open", value="yes")])
@@ -135,7 +134,8 @@ async def test_the_graph_brings_what_no_list_has(store: GeARVectorStore) -> None
         ["Dell Curry", "was in", "Charlotte"],
     ]
     reasons = {reason["signal"]: reason["reason"] for reason in by_id["dell"]["gear_reasons"]}
-    assert reasons["named"] == "is about “Dell Curry”, which “Stephen” names"
+    fact = "Stephen — has the father — Dell Curry"
+    assert reasons["named"] == f"speaks of “Dell Curry”, which another passage names: {fact}"
     for metadata in by_id.values():
         assert metadata["gear_ranks"] and all(rank >= 1 for rank in metadata["gear_ranks"].values())
 
@@ -219,7 +219,7 @@ def test_pagerank_starts_from_the_first_of_a_ranking(store: GeARVectorStore) -> 
     """Stephen's passage is the last of twelve; words of the question make it the ranking's first."""
     names = [f"filler-{number}" for number in range(11)]
     foreign = Fixed(*(NodeWithScore(node=node) for node in store.get_nodes([*names, "stephen"])))
-    weights = RankingWeights({"base.log_rank": 0.01}, {FIRST: 1.0, "new_words": 9.0})
+    weights = RankingWeights({}, {"base": 0.01, "new_words": 9.0})
     retrieval = GraphRetriever(store, foreign, weights=weights)._retrieval
     starts: list[str] = []
 
@@ -295,7 +295,7 @@ async def test_a_foreign_retriever_s_order_counts_and_its_scores_do_not(
     store: GeARVectorStore, score: float | None
 ) -> None:
     names = ["milk", "stephen", "charlotte"]
-    by_order = RankingWeights({"base.log_rank": 1.0}, {FIRST: 1.0})
+    by_order = RankingWeights({}, {"base": 1.0})
     found = await retrieve_both_ways(GraphRetriever(store, Fixed(*make_results(*names, score=score)), weights=by_order))
     assert list_ids(found)[:3] == names and len(found) > 3
     assert [result.score for result in found] == [
@@ -457,7 +457,7 @@ def test_over_another_ranked_retriever_the_last_explanation_stands(store: GeARVe
 
 
 def test_settings_change_what_they_say(store: GeARVectorStore) -> None:
-    reversed_ = RankingWeights({"base.log_rank": -1.0}, {FIRST: 1.0})
+    reversed_ = RankingWeights({}, {"base": -1.0})
     base = Fixed(*make_results("milk", "stephen"))
     last = GraphRetriever(store, base, weights=reversed_, similarity_top_k=1000).retrieve(QUESTION)
     assert list_ids(last)[-2:] == ["stephen", "milk"]
@@ -475,7 +475,7 @@ def test_it_is_bound_to_its_process(store: GeARVectorStore) -> None:
 
 def test_other_wrong_arguments(store: GeARVectorStore) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"weights": {"first": {}, "second": {}}}, r"weights=RankingWeights\.load\(path\)"),
+        ({"weights": {"search": {}, "base": {}}}, r"weights=RankingWeights\.load\(path\)"),
         ({"pagerank": True}, r"pagerank=LocalPageRank\(\)"),
         (
             {"base_retriever": Fixed(), "vector_store_query_mode": VectorStoreQueryMode.SPARSE},
