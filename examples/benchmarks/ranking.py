@@ -15,12 +15,11 @@ Rows:
   (`harness/compared.py`).
 - "default": the ranking. On the sets of `LEARNED` each question is ranked by weights that were learned without its
   fifth of the questions (of all sets); elsewhere by the shipped ones, which saw none of these questions.
-- "left out": the ranking by weights that were learned without the whole set.
+- "left out": the ranking by weights that were learned without all sets of this kind of text (`TEXTS`).
 - "default − NAME": the ranking without a signal; "default − pagerank" over a pool of both searches alone.
 - "default + beams": the ranking over a pool with a further list, the first forty passages of the papers' beam search
   (`NaiveGERetriever` from ten of hybrid), by weights that were learned with it.
 - "default + aliases": the ranking over the store in which aliases are linked.
-- "first rule": the ranking by lists alone.
 - "ranker": what `PassageRanker` does with the first forty of hybrid: from their order, texts and triples alone.
 
 Each row but the lists has its gain over hybrid; "default" has its gain over HippoRAG too, at each cut over the variant
@@ -42,7 +41,8 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,10 +65,18 @@ from llama_index_gear.ranking.fitting import Example, fit_weights
 from llama_index_gear.ranking.nodes import to_pool_passage
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
 from llama_index_gear.ranking.ranker import rank
+from llama_index_gear.ranking.weights import COMPANY_SIGNALS
 
 EXAMPLES = Path(__file__).parent.parent
-LEARNED = ("musique", "2wiki", "hotpotqa")
-"""Sets that the shipped weights are learned from."""
+TEXTS = {
+    "encyclopaedia": ("musique", "2wiki", "hotpotqa"),
+    "science": ("entailmentbank",),
+    "chats": ("lihua",),
+    "meetings": ("qmsum",),
+    "web": ("webpages",),
+}
+"""Kind of text → the sets of it that the shipped weights are learned from."""
+LEARNED = tuple(name for names in TEXTS.values() for name in names)
 NOT_LEARNED = (("hotpotqa", "offline"),)
 """Of these sets, the stores that they are not learned from: with both of HotpotQA the others lose 0.3 points at 5."""
 OTHERS = {"musique_train": None, "sample": EXAMPLES / "data", "company_wiki": EXAMPLES / "data" / "company_wiki"}
@@ -76,12 +84,13 @@ OTHERS = {"musique_train": None, "sample": EXAMPLES / "data", "company_wiki": EX
 KINDS = ("file", "offline")
 CUTS = (2, 3, 5, 8, 10, 15, 40)
 FOLDS = 5
-PER_SET = 400
-"""Questions of a set that weights are learned from, at most."""
+PER_KIND = 1_200
+"""Questions of a kind of text that weights are learned from, at most; its stores have equal parts in them."""
 TOP_K = 40
 BEAM_BASE = 10
 """Passages that the beam search starts from."""
-SIGNALS = ("new_words", "named", "linked", "in_question")
+SIGNALS = ("dense", "bm25", *COMPANY_SIGNALS)
+"""Signals without which the ranking is measured."""
 
 
 @dataclass
@@ -170,21 +179,23 @@ def read_note(store: Path) -> Any:
 def draw_variants(pool: Pool, draw: random.Random) -> list[Pool]:
     """Return the pool as it is, and two other forms of it that users have.
 
-    These lack a list, have one list of a foreign retriever in the place of both searches, or have no triples.
+    One lacks a list or the triples; the other has one list of a foreign retriever in the place of both searches.
     """
     lists = pool.lists
     hybrid = fuse_lists(lists, TOP_K)
     one = draw.choice([hybrid, forget_scores(lists["dense"]), forget_scores(lists["bm25"])])
-    forms = [
-        pool.select({"base": one}),
-        pool.select({"base": hybrid, "pagerank": lists["pagerank"]}),
-        pool.select({"base": one, "pagerank": lists["pagerank"]}),
+    own = [
         pool.select({"dense": lists["dense"], "pagerank": lists["pagerank"]}),
         pool.select({"bm25": lists["bm25"], "pagerank": lists["pagerank"]}),
         without_triples(pool.select({"dense": lists["dense"], "bm25": lists["bm25"]})),
+    ]
+    foreign = [
+        pool.select({"base": hybrid}),
+        pool.select({"base": one}),
+        pool.select({"base": one, "pagerank": lists["pagerank"]}),
         without_triples(pool.select({"base": hybrid})),
     ]
-    return [pool, *draw.sample(forms, 2)]
+    return [pool, draw.choice(own), draw.choice(foreign)]
 
 
 def as_they_are(pool: Pool, draw: random.Random) -> list[Pool]:
@@ -209,20 +220,32 @@ def without_triples(pool: Pool) -> Pool:
     return Pool(pool.question, passages, pool.lists, pool.encoder)
 
 
+Stores = Mapping[tuple[str, str], Sequence[tuple[Question, Pool]]]
+"""Set and kind of triples → the set's questions, with their pools."""
+
+
 def learn(
-    pools: Iterable[Sequence[tuple[Question, Pool]]],
-    keep: Callable[[int], bool],
-    draw_forms: Callable[[Pool, random.Random], list[Pool]] = draw_variants,
+    stores: Stores, keep: Callable[[int], bool], draw_forms: Callable[[Pool, random.Random], list[Pool]] = draw_variants
 ) -> RankingWeights:
-    """Learn weights from forms of the pools of some questions of each set, those whose number `keep` keeps."""
-    examples = []
-    for of_set in pools:
+    """Learn both tables of weights from forms of the pools of some questions, those whose number `keep` keeps."""
+    stores_of = Counter(find_text(name) for name, _ in stores)
+    own, foreign = [], []
+    for (name, _), of_store in stores.items():
         draw = random.Random(0)
-        chosen = sorted(draw.sample(range(len(of_set)), min(PER_SET, len(of_set))))
-        for number in filter(keep, chosen):
-            question, pool = of_set[number]
-            examples += [Example(variant, frozenset(question.gold)) for variant in draw_forms(pool, draw)]
-    return fit_weights(examples)
+        most = PER_KIND // stores_of[find_text(name)]
+        for number in filter(keep, sorted(draw.sample(range(len(of_store)), min(most, len(of_store))))):
+            question, pool = of_store[number]
+            for form in draw_forms(pool, draw):
+                (foreign if "base" in form.lists else own).append(Example(form, frozenset(question.gold)))
+    weights = RankingWeights({}, {})
+    for examples in filter(None, (own, foreign)):
+        weights = fit_weights(examples, weights)
+    return weights
+
+
+def find_text(name: str) -> str:
+    """Return the kind of text that a set is of."""
+    return next(text for text, names in TEXTS.items() if name in names)
 
 
 def round_weights(weights: RankingWeights) -> RankingWeights:
@@ -287,11 +310,11 @@ def recalls(pools: Sequence[tuple[Question, Pool]], ranking: Ranking) -> dict[in
 
 
 def without_signal(weights: RankingWeights, signal: str) -> RankingWeights:
-    """Return the weights without those of a signal; "named" is without its likeness too."""
-    dropped = {signal, f"{signal}_likeness"}
-    return RankingWeights(
-        weights.first, {name: weight for name, weight in weights.second.items() if name not in dropped}
-    )
+    """Return the weights without those of a signal."""
+    tables = weights.to_dict()
+    for table in tables.values():
+        table.pop(signal, None)
+    return RankingWeights.from_dict(tables)
 
 
 def list_rankings(
@@ -306,7 +329,6 @@ def list_rankings(
         "default": by_folds(weights),
         "default + beams": by_folds(with_beams, of_set.with_beams),
         "default + aliases": by_folds(weights, of_set.with_aliases),
-        "first rule": by_folds([RankingWeights(fold.first, {"first": 1.0}) for fold in weights]),
         **{f"default − {name}": by_folds([without_signal(fold, name) for fold in weights]) for name in SIGNALS},
         "default − pagerank": lambda number, pool, top_k: by_folds(weights)(
             number, pool.select({name: pool.lists[name] for name in ("dense", "bm25")}), top_k
@@ -333,16 +355,17 @@ def learn_rankings(
         return
     learned = {key: of_set.pools for key, of_set in gathered.items() if key[0] in LEARNED and key not in NOT_LEARNED}
     if options.learn is not None:
-        shipped = round_weights(learn(learned.values(), lambda number: True))
+        shipped = round_weights(learn(learned, lambda number: True))
         shipped.save(options.learn)
         print(shipped.to_json())
-    folds = [learn(learned.values(), keep_others(fold)) for fold in range(FOLDS)]
-    beams = [gathered[key].with_beams for key in learned]
+    folds = [learn(learned, keep_others(fold)) for fold in range(FOLDS)]
+    beams = {key: gathered[key].with_beams for key in learned}
     beam_folds = [learn(beams, keep_others(fold), as_they_are) for fold in range(FOLDS)]
     beam_whole = learn(beams, lambda number: True, as_they_are)
     for key, of_set in gathered.items():
         if key[0] in LEARNED:
-            left_out = learn((p for k, p in learned.items() if k[0] != key[0]), lambda number: True)
+            others = {other: pools for other, pools in learned.items() if find_text(other[0]) != find_text(key[0])}
+            left_out = learn(others, lambda number: True)
             yield key, list_rankings(folds, beam_folds, left_out, of_set)
         else:
             yield key, list_rankings([shipped] * FOLDS, [beam_whole] * FOLDS, None, of_set)

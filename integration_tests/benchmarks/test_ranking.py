@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from reporting import tables_ranking
 from reporting.results import Results
 
 from llama_index_gear import RankingWeights, Triple
+from llama_index_gear.ranking.fitting import Example
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
 from llama_index_gear.store.bm25 import make_encoder
 
@@ -44,6 +46,7 @@ def test_variants_are_the_pool_and_two_of_its_other_forms() -> None:
     assert {frozenset(variant.lists) for variant in others} == {
         frozenset(names.split()) for names in ("base", "base pagerank", "dense pagerank", "bm25 pagerank", "dense bm25")
     }
+    assert all("base" in variants[2].lists and "base" not in variants[1].lists for variants in drawn)
     for variant in others:
         named = {place.id for places in variant.lists.values() for place in places}
         assert {passage.id for passage in variant.passages} == named
@@ -93,6 +96,7 @@ def test_the_script_learns_measures_and_writes(
     monkeypatch.setattr(sys, "argv", ["ranking.py", *words])
     ranking.main()
     weights = RankingWeights.load(learned)
+    assert weights.search and weights.base and "base" not in weights.search
     assert all(weight == round(weight, 3) >= 0 for table in weights.to_dict().values() for weight in table.values())
     results = json.loads(out.read_text("utf-8"))
     assert set(results) == {f"{name}-file" for name in ranking.LEARNED}
@@ -101,8 +105,49 @@ def test_the_script_learns_measures_and_writes(
     assert rows["default + beams"]["recall@2"] == rows["default + aliases"]["recall@2"] == 100.0
     assert "musique file (10 questions)" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["ranking.py", *words[:2], "--stores", str(tmp_path / "none"), "--embed", "e"])
-    with pytest.raises(SystemExit, match="no store of musique, 2wiki, hotpotqa"):
+    with pytest.raises(
+        SystemExit, match="no store of musique, 2wiki, hotpotqa, entailmentbank, lihua, qmsum, webpages"
+    ):
         ranking.main()
+
+
+def test_a_kind_of_text_is_left_out_with_all_its_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = [make_pool(number) for number in range(2)]
+    gathered = {(name, "file"): ranking.Gathered(4, 2, pools, {}, pools) for name in ranking.LEARNED}
+    learned: list[set[str]] = []
+
+    def learn(stores: ranking.Stores, *arguments: object) -> RankingWeights:
+        learned.append({name for name, _ in stores})
+        return RankingWeights.default()
+
+    monkeypatch.setattr(ranking, "learn", learn)
+    options = Namespace(shipped=[], learn=None)
+    measured = [key[0] for key, rankings in ranking.learn_rankings(gathered, options) if "left out" in rankings]
+    assert measured == [*ranking.LEARNED] and learned[:11] == [{*ranking.LEARNED}] * 11
+    for name, others in zip(measured, learned[11:], strict=True):
+        assert others == {*ranking.LEARNED}.difference(*(names for names in ranking.TEXTS.values() if name in names))
+
+
+def test_each_kind_of_text_has_an_equal_part_in_what_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = [make_pool(number) for number in range(30)]
+    counted: list[int] = []
+
+    def fit_weights(examples: list[Example], start: RankingWeights) -> RankingWeights:
+        counted.append(len(examples))
+        return start
+
+    monkeypatch.setattr(ranking, "fit_weights", fit_weights)
+    monkeypatch.setattr(ranking, "PER_KIND", 12)
+    stores = {(name, "file"): pools for name in ("musique", "2wiki", "hotpotqa", "lihua")}
+    ranking.learn(stores, lambda number: True)
+    assert counted == [2 * (3 * 4 + 12), 3 * 4 + 12]  # two forms of the store's own lists, one of a foreign one's
+
+
+def test_a_signal_is_left_out_of_both_tables() -> None:
+    weights = ranking.without_signal(
+        RankingWeights({"dense": 1.0, "linked": 2.0}, {"linked": 3.0, "base": 4.0}), "linked"
+    )
+    assert weights == RankingWeights({"dense": 1.0}, {"base": 4.0})
 
 
 def test_the_shipped_weights_rank_some_sets_and_nothing_is_learned(
