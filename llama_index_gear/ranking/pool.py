@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from llama_index_gear.characters import unify_spelling
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.triple import Triple, contains_word, drop_parenthesis, entity_key
 
@@ -257,8 +258,8 @@ class Pool:
 
 
 def write_line(text: str) -> str:
-    """Return a text in small letters, its words between single spaces."""
-    return f" {' '.join(_WORD.findall(text.lower()))} "
+    """Return the one spelling of a text in small letters, its words between single spaces."""
+    return f" {' '.join(_WORD.findall(unify_spelling(text).lower()))} "
 
 
 def _find_topics(passage: PoolPassage) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -9,13 +10,14 @@ from llama_index_gear.nodes import shorten, shorten_predicate
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import Ranked
 from llama_index_gear.ranking.signals import Link
-from llama_index_gear.triple import Triple, entity_key, serialize_triples
+from llama_index_gear.triple import SPACELESS, Triple, entity_key, serialize_triples
 
 _LEAST_SHARE = 0.05
 """A signal whose share of the weighted sum is smaller is no reason."""
 _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
 _MAX_WORDS = 5  # of the question, that are quoted
+_SPACELESS = re.compile(f"[{SPACELESS}]")
 _LISTS = {
     "dense": "found by its meaning: place {} of dense search",
     "bm25": "found by its words: place {} of BM25",
@@ -145,7 +147,8 @@ _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
 
 
 def _quote(words: Iterable[str]) -> str:
-    *first, last = [f"“{word}”" for word in words][:_MAX_WORDS]
+    """Quote some words, but for those of scripts without spaces: there a part of one may be meant."""
+    *first, last = [f"“{word}”" for word in words if not _SPACELESS.search(word)][:_MAX_WORDS] or ["words"]
     return f"{', '.join(first)} and {last}" if first else last
 
 

@@ -158,9 +158,9 @@ def _list_chains(trace: Evidence, passages: Sequence[str], joined: set[Pair]) ->
         for slots, passage_id in locate_walked_facts(step):
             origins.setdefault(fact_key(slots), passage_id)
     chains = {source.passage_id: source.chain for source in trace.passages if source.chain}
-    for passage_id, chain in chains.items():  # a chain of several facts ends with a triple of its passage
-        if len(chain) > 1:
-            origins.setdefault(fact_key(chain[-1]), passage_id)
+    for passage_id, chain in chains.items():  # a chain ends with a triple of its passage; one alone may be another's
+        stated = "" if len(chain) > 1 else _find_sentence(trace, chain[-1][1])
+        origins.setdefault(fact_key(chain[-1]), stated or passage_id)
     facts: dict[tuple[str, ...], PathFact] = {}
     found: dict[str, list[PathFact]] = {}
     for passage_id in passages:

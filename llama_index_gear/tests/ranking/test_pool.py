@@ -83,6 +83,7 @@ def test_the_words_of_a_pool_are_weighed_as_bm25_weighs_them() -> None:
 
 def test_a_line_has_a_text_s_words_between_single_spaces() -> None:
     assert write_line("Zoë's\n3.5 “Über”—e\ud800f ") == " zoë s 3 5 über e f " and write_line("…") == "  "
+    assert write_line("Gro\u0308\xadße") == write_line("GRÖße") == " größe "
 
 
 @pytest.mark.parametrize(

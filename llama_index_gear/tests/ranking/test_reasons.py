@@ -82,6 +82,14 @@ def test_reasons_by_words() -> None:
     }
 
 
+def test_words_of_a_script_whose_words_cannot_be_told_apart_are_not_quoted() -> None:
+    for question, text in (("พระนเรศวรเกิดที่ไหน", "พระนเรศวรเกิดที่พิษณุโลก"), ("父亲是谁", "他的父亲")):
+        passages = [PoolPassage("a", "", []), PoolPassage("b", text, [])]
+        pool = Pool(question, passages, {"base": [RankedPassage("a")]}, ENCODER)
+        reason = explain("b", RankingWeights({}, {"new_words": 9.0}), pool)["new_words"]
+        assert reason == "has words of the question, which the best other passage of the lists lacks"
+
+
 def test_a_passage_is_called_by_its_title() -> None:
     """It is about that, and another one is named by it; a title is what two passages share, or not."""
     passages = [

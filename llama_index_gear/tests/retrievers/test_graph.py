@@ -188,7 +188,7 @@ def test_what_a_question_asks_for(store: GeARVectorStore, mode: Any, base: bool)
 def test_a_question_takes_eight_round_trips_at_most(
     new_store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Walks go far in a sparse graph: without reading ahead some questions would take nine."""
+    """Walks go far in a sparse graph: without reading ahead some questions would take more."""
     chance, questions = random.Random(0), [f"Entity{part}n{number}" for part in range(12) for number in range(7)]
     nodes: list[BaseNode] = []
     for number in range(540):
@@ -200,7 +200,7 @@ def test_a_question_takes_eight_round_trips_at_most(
     retrieval = GraphRetriever(new_store)._retrieval
     assert max(count_round_trips(retrieval, question) for question in questions) == 8
     monkeypatch.setattr(pagerank, "_FEW_REQUESTS", 100)
-    assert max(count_round_trips(retrieval, question) for question in questions) == 9
+    assert max(count_round_trips(retrieval, question) for question in questions) > 8
 
 
 def count_round_trips(retrieval: PoolRetrieval, question: str) -> int:

@@ -97,6 +97,15 @@ def test_where_a_stored_triple_was_read() -> None:
     assert found == {tuple(walked): ("z",), tuple(quoted): ("b",), tuple(SON): ("a",)}
 
 
+def test_a_fact_that_is_a_whole_chain_is_of_the_passage_that_has_its_sentence() -> None:
+    """Else it is of the passage that it leads to."""
+    sentence = "He was a member of the side from 1982 to 1986 and then left it."
+    trace = make_trace([], [], {"a": [["Hokies", sentence, "Dell Curry"]], "b": [SON], "c": []})
+    for text, origin in ((f"The Hokies play. {sentence}", "c"), ("The Hokies play.", "a")):
+        trace.passages[2].text = text
+        assert [fact.passages for fact in find_answer_path(trace).facts] == [(origin,), ("b",)]
+
+
 def test_rings_and_facts_both_ways_are_drawn_without_a_second_line() -> None:
     gist = [["A", "knows", "B"], ["B", "likes", "A"], ["B", "knows", "C"], ["C", "knows", "A"], ["C", "is", "C"]]
     trace = make_trace(gist, [["p"]] * 5, {"p": []}, question="A?", answer="C")

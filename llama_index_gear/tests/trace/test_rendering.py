@@ -311,7 +311,8 @@ def test_the_object_of_a_long_sentence_is_seen(words: str, width: int, subject: 
     out = io.StringIO()
     terminal.show(trace, Console(file=out, width=width))
     start = re.escape(words[:3])
-    assert re.search(rf"^path: {subject[:3]}.* — {start}.*… — the notes$", out.getvalue(), re.MULTILINE)
+    end = re.escape(words.strip(" ,")[-2:])
+    assert re.search(rf"^path: {subject[:3]}.* — {start}.* … .*{end},? — the notes$", out.getvalue(), re.MULTILINE)
 
 
 def test_a_summary_of_little_has_few_lines() -> None:
