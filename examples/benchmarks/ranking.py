@@ -229,7 +229,8 @@ def learn(
 ) -> RankingWeights:
     """Learn both tables of weights from forms of the pools of some questions, those whose number `keep` keeps."""
     stores_of = Counter(find_text(name) for name, _ in stores)
-    own, foreign = [], []
+    own: list[Example] = []
+    foreign: list[Example] = []
     for (name, _), of_store in stores.items():
         draw = random.Random(0)
         most = PER_KIND // stores_of[find_text(name)]

@@ -179,7 +179,7 @@ def fit_weights(
         raise ArgumentError("no gold passage is in the pool of its question: check the gold ids")
     start = RankingWeights({}, {}) if start is None else start
     signals = [measure_signals(example.pool)[1] for example in known]
-    learned = _fit_rule(signals, [_target(example) for example in known], choose_table(known[0].pool, start), pull)
+    learned = _fit_table(signals, [_target(example) for example in known], choose_table(known[0].pool, start), pull)
     is_base = "base" in known[0].pool.lists
     return RankingWeights(start.search, learned) if is_base else RankingWeights(learned, start.base)
 
@@ -189,7 +189,7 @@ def _target(example: Example) -> Floats:
     return np.array([float(passage_id in example.gold_ids) for passage_id in ids]) / len(example.gold_ids & set(ids))
 
 
-def _fit_rule(
+def _fit_table(
     signals: Sequence[Mapping[str, Floats]], targets: Sequence[Floats], start: Mapping[str, float], pull: float
 ) -> dict[str, float]:
     """Return the weights in the signals' own units. A signal that says nothing keeps its start."""
@@ -206,7 +206,7 @@ def _fit_rule(
 
 
 class _Softmax:
-    """The loss of one rule over all pools, and its minimum.
+    """The loss of one table of weights over all pools, and its minimum.
 
     Args:
         tables: for each pool, the signals of its passages, shape (passages, signals).

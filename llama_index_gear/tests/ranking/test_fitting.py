@@ -12,7 +12,7 @@ import pytest
 
 from llama_index_gear import RankingFit, RankingWeights, fit_ranking
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.ranking.fitting import Example, _fit_rule, _loss, fit_weights
+from llama_index_gear.ranking.fitting import Example, _fit_table, _loss, fit_weights
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.store.bm25 import make_encoder
@@ -62,7 +62,7 @@ def measure_loss(examples: Sequence[Example], weights: RankingWeights) -> float:
 
 # -- one table --------------------------------------------------------------------------------------------------------
 
-Table = Mapping[str, Sequence[float]]
+Table = Mapping[str, Any]
 
 
 def draw_tables(rng: np.random.Generator, weights: Mapping[str, float], number: int) -> tuple[list[Table], list[Any]]:
@@ -94,15 +94,15 @@ def test_known_weights_are_recovered() -> None:
     """The gold passages of 2,000 pools are drawn by the softmax of known weights."""
     known = {"a": 0.8, "b": 0.4, "c": 0.1, "d": 0.2}
     tables, targets = draw_tables(np.random.default_rng(1), known, 2000)
-    assert _fit_rule(tables, targets, {}, 1e-6) == pytest.approx(known, abs=0.08)
+    assert _fit_table(tables, targets, {}, 1e-6) == pytest.approx(known, abs=0.08)
 
 
 def test_a_signal_that_speaks_against_gold_passages_has_no_weight() -> None:
     """A weight below 0 would fit better, and is not taken."""
     tables, targets = draw_tables(np.random.default_rng(1), {"a": 0.8, "b": -0.4}, 500)
-    learned = _fit_rule(tables, targets, {}, 1e-6)
+    learned = _fit_table(tables, targets, {}, 1e-6)
     assert learned["a"] > 0.6 and "b" not in learned
-    assert _fit_rule(tables, targets, {"b": 0.5}, 1e-6)["b"] == 0.0
+    assert _fit_table(tables, targets, {"b": 0.5}, 1e-6)["b"] == 0.0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -118,7 +118,7 @@ def test_no_weights_nearby_have_a_smaller_loss(seed: int, pull: float) -> None:
         moved = [(weights.get(name, 0.0) - start.get(name, 0.0)) * scale[name] for name in "abc"]
         return compute_loss(tables, targets, weights) + pull / 2 * sum(move**2 for move in moved)
 
-    learned = _fit_rule(tables, targets, start, pull)
+    learned = _fit_table(tables, targets, start, pull)
     least = objective(learned)
     assert learned["unknown"] == 7.0 and least <= objective(start)
     assert compute_loss(tables, targets, learned) <= compute_loss(tables, targets, start)
@@ -133,7 +133,7 @@ def test_a_strong_pull_keeps_the_start_and_a_weak_one_does_not() -> None:
     start = {"a": 0.2, "b": 0.5}
     moves = [
         math.dist([start["a"], start["b"]], [learned["a"], learned["b"]])
-        for learned in (_fit_rule(tables, targets, start, pull) for pull in (1e6, 1.0, 1e-3))
+        for learned in (_fit_table(tables, targets, start, pull) for pull in (1e6, 1.0, 1e-3))
     ]
     assert moves[0] < 1e-3 and moves == sorted(moves)
 
@@ -141,23 +141,23 @@ def test_a_strong_pull_keeps_the_start_and_a_weak_one_does_not() -> None:
 def test_a_signal_that_is_constant_keeps_its_weight() -> None:
     """In all pools, in each of them, or where it is missing from most pools."""
     tables, targets = draw_tables(np.random.default_rng(3), {"a": 1.0}, 30)
-    constant = [
+    constant: list[Table] = [
         {**table, "everywhere": [5.0] * len(target), "in each": [float(number)] * len(target)}
         for number, (table, target) in enumerate(zip(tables, targets, strict=True))
     ]
     constant[0] = {**constant[0], "once": [1.0] * len(targets[0])}
     start = {"everywhere": 0.7, "in each": 0.3, "once": 0.0, "a": 0.0}
-    learned = _fit_rule(constant, targets, start, 1e-3)
+    learned = _fit_table(constant, targets, start, 1e-3)
     assert {name: learned[name] for name in ("everywhere", "in each", "once")} == pytest.approx(
         {name: start[name] for name in ("everywhere", "in each", "once")}, abs=1e-6
     )
-    assert learned["a"] == pytest.approx(_fit_rule(tables, targets, {}, 1e-3)["a"], rel=1e-4)
+    assert learned["a"] == pytest.approx(_fit_table(tables, targets, {}, 1e-3)["a"], rel=1e-4)
 
 
 def test_a_signal_that_separates_all_has_finite_weights() -> None:
     """Without a pull, its weight would grow without end."""
-    tables = [{"a": [1.0, 0.0, 0.0]}] * 20
-    learned = _fit_rule(tables, [np.array([1.0, 0.0, 0.0])] * 20, {}, 1e-3)
+    tables: list[Table] = [{"a": [1.0, 0.0, 0.0]}] * 20
+    learned = _fit_table(tables, [np.array([1.0, 0.0, 0.0])] * 20, {}, 1e-3)
     assert 1.0 < learned["a"] < 1000.0
 
 
@@ -224,8 +224,8 @@ def test_twenty_random_questions_keep_the_start(seed: int) -> None:
 
 def test_a_signal_that_hardly_spreads_gets_no_large_weight() -> None:
     """Its next value may be a thousand times as large: facts that have no word of twenty questions may have one."""
-    tables = [{"a": [1e-3, 0.0, 0.0]}] * 20
-    learned = _fit_rule(tables, [np.array([1.0, 0.0, 0.0])] * 20, {}, 1.0)
+    tables: list[Table] = [{"a": [1e-3, 0.0, 0.0]}] * 20
+    learned = _fit_table(tables, [np.array([1.0, 0.0, 0.0])] * 20, {}, 1.0)
     assert 0 < learned["a"] < 10
 
 
