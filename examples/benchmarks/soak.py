@@ -31,8 +31,8 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from llama_index_gear import GeARVectorStore, NaiveGERetriever, StoreReport, read_triples
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.processes import PROCESSES
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.processes import PROCESSES
+from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding(64)
 DOCUMENTS = 300  # at most

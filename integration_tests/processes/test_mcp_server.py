@@ -19,7 +19,7 @@ from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import store_folder
 from llama_index_gear.cli.main import main
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.processes import PROCESSES
+from llama_index_gear.tests.processes import PROCESSES
 
 QUESTION = "On what date did the language first run whose designer worked for Richard Feynman?"
 SERVE = """

@@ -12,7 +12,7 @@ from llama_index_gear import GeARVectorStore
 from llama_index_gear.requests import FinishWrites
 from llama_index_gear.store.schema import ANY_CALL, UNFINISHED
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="QDRANT_BIN names no server")
 EMBED = WordEmbedding(16)

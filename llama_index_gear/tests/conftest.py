@@ -14,9 +14,8 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import mock
 from llama_index.core.llms.llm import ToolSelection
 
-pytest.register_assert_rewrite(
-    "llama_index_gear.testing.store_contract"
-)  # its failures are as readable as those of the tests
+# Its failures are as readable as those of the tests.
+pytest.register_assert_rewrite("llama_index_gear.tests.store_contract")
 
 # No test depends on how fast the machine is, nor on chance; `pytest --hypothesis-profile=drawn` draws other examples.
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -21,6 +21,7 @@ FOLDERS = {
     "llm": "",
     "embeddings": "",
     "pages": "",
+    "testing": "",
     "store": "pages",
     "knowledge_graph": "store",
     "extraction": "llm",
@@ -32,10 +33,9 @@ FOLDERS = {
     "retrievers": "llm store knowledge_graph ranking expansion trace agents",
     "query_engines": "llm store knowledge_graph trace agents retrievers",
     "postprocessors": "llm store knowledge_graph extraction ranking expansion",
-    "testing": "store",
     "cli": "llm embeddings store extraction ranking retrievers trace",
 }
-QDRANT = {"store", "knowledge_graph", "testing"}
+QDRANT = {"store", "knowledge_graph"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "tests")
 ENTRY = {PACKAGE / "__init__.py", PACKAGE / "public.py"}
 """The front door, which opens to every room when the first name is asked for."""

@@ -42,7 +42,7 @@ from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
 from llama_index_gear.requests import RunFunction
 from llama_index_gear.store.copy import StoreRequest, route_flow
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace.trace import Trace, run_traced, take_trace
 
 STRIDE = int(os.environ.get("GEAR_STRIDE", "97"))

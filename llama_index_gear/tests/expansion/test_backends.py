@@ -17,7 +17,7 @@ from llama_index_gear.flow import Request
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.requests import FetchTriples, GraphRequest, LinkTriples, PassageTriples, QdrantCall
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.triple import Triple
 
 EMBED = WordEmbedding()

@@ -28,7 +28,7 @@ from llama_index_gear.llm.parsing import parse_numbered
 from llama_index_gear.records import ExtractionRecord, Outcome
 from llama_index_gear.requests import Reply
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import contents
+from llama_index_gear.tests.store_contract import contents
 
 
 def make_passages(*names: str) -> list[TextNode]:

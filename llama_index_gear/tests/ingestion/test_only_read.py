@@ -22,7 +22,7 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.store.schema import ANY_CALL, UNFINISHED
 from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 EMBED = WordEmbedding(64)
 TEXTS = ["Max Born taught Robert Oppenheimer.", "Olivia was born in Cambridge.", "Irene was a daughter of Max Born."]

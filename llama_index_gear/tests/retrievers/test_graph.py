@@ -33,7 +33,7 @@ from llama_index_gear.requests import (
     SearchLists,
 )
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding()
 QUESTION = "Where did the father of Stephen play"

@@ -15,7 +15,7 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 EMBED = WordEmbedding(8)
 WRITES = {"upsert", "delete", "batch_update_points"}

@@ -25,7 +25,7 @@ from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGE
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.triple import Triple
 
 EMBED = WordEmbedding(8)

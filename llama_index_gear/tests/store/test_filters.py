@@ -39,7 +39,7 @@ from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.filters import bound_float, build_conditions, list_indexed_fields, require_conditions
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding()
 O = FilterOperator  # noqa: E741 - it stands in tables

@@ -16,7 +16,7 @@ from qdrant_client import QdrantClient
 from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 EMBED = WordEmbedding(16)
 Facts = Sequence[tuple[str, str, str]]

@@ -28,7 +28,7 @@ from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.payloads import MAX_LEVELS, check_storable
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 from llama_index_gear.triple import Triple
 
 HALF = "half \ud83d"

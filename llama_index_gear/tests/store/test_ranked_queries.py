@@ -18,7 +18,7 @@ from llama_index_gear.store import collections
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.triple import Triple
 
 EMBED = WordEmbedding(16)

@@ -11,7 +11,7 @@ from qdrant_client import QdrantClient
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding(16)
 FACTS = [("Ada", "met", "Bob"), ("Bob", "wrote", "Emma"), ("Bobby", "is read in", "Rome")]

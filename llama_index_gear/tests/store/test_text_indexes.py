@@ -23,7 +23,7 @@ from llama_index_gear.requests import ExtractionCallIds, FetchPassages, PassageT
 from llama_index_gear.store.filters import list_word_fields
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 EMBED = WordEmbedding(64)
 TEXT = [{"field_name": "title", "field_schema": "text"}]

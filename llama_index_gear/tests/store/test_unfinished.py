@@ -23,7 +23,7 @@ from llama_index_gear.requests import FinishWrites
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import UNFINISHED, point_id_of
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import Contents, contents, make_process, passage
+from llama_index_gear.tests.store_contract import Contents, contents, make_process, passage
 
 EMBED = WordEmbedding(16)
 

@@ -29,7 +29,7 @@ from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.copy import copy_flow
 from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import Contents, contents, passage
+from llama_index_gear.tests.store_contract import Contents, contents, passage
 from llama_index_gear.triple import Triple
 
 

@@ -59,8 +59,8 @@ from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import DENSE, point_id_of, read_passages
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.processes import PROCESSES
-from llama_index_gear.testing.store_contract import StoreContract, contents, passage
+from llama_index_gear.tests.processes import PROCESSES
+from llama_index_gear.tests.store_contract import StoreContract, contents, passage
 from llama_index_gear.triple import Triple
 
 MakeStore: TypeAlias = Callable[..., GeARVectorStore]

@@ -39,7 +39,7 @@ from llama_index_gear.store.bm25 import learn_average, make_encoder
 from llama_index_gear.store.schema import to_sparse_vector
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 from llama_index_gear.tests.test_characters import SPELLINGS
 from llama_index_gear.triple import SPACELESS, Triple
 

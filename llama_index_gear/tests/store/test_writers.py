@@ -26,7 +26,7 @@ from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.copy import StoreRequest, copy_flow
 from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import make_process, passage
+from llama_index_gear.tests.store_contract import make_process, passage
 
 EMBED = WordEmbedding(8)
 SWITCHES = None if os.environ.get("GEAR_SWITCHES") == "all" else int(os.environ.get("GEAR_SWITCHES", "1"))

@@ -1,21 +1,6 @@
-"""The contract of a store, as a test suite for a `GeARVectorStore` on another Qdrant, or a changed one.
+"""The contract of a store: what holds for a `GeARVectorStore` on every engine of Qdrant, sync and async.
 
-Subclass `StoreContract`, provide a fixture that makes stores, and run pytest:
-
-    import pytest
-    from llama_index_gear import GeARVectorStore
-    from llama_index_gear.testing.store_contract import StoreContract
-    from llama_index_gear.testing import WordEmbedding
-
-    class TestMyStore(StoreContract):
-        @pytest.fixture
-        def make_store(self, tmp_path):
-            def make(**arguments):
-                return GeARVectorStore.from_path(tmp_path / "store", **{"embed_model": WordEmbedding(), **arguments})
-            return make
-
-For readable failures put `pytest.register_assert_rewrite("llama_index_gear.testing.store_contract")` at the top of
-`conftest.py`.
+A subclass of `StoreContract` has a fixture `make_store`, which makes stores on one engine.
 """
 
 from __future__ import annotations
