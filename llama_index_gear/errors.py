@@ -22,12 +22,16 @@ Catch `GeARError` for all of them. Errors of LlamaIndex or an LLM's client, and 
 is wrong with a call, pass through unchanged.
 """
 
+from __future__ import annotations
+
 import math
+import os
 import re
 import reprlib
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from numbers import Integral, Number, Rational, Real
+from pathlib import Path
 from typing import Any, Self
 
 
@@ -354,3 +358,21 @@ def is_of_quota(error: BaseException | str) -> bool:
 def describe_error(error: BaseException) -> str:
     """Return an error's class and message, for a record or a trace."""
     return repair_surrogates(f"{type(error).__name__}: {error}")
+
+
+def read_path(*, hint: str = "", **path: Any) -> Path:
+    """Return a path, with the user's home folder in place of a `~` at its beginning.
+
+    To name a file or folder `~`, write `./~`.
+
+    Args:
+        hint: what to write instead, for the message. Default: nothing.
+        **path: the path, by the name of its argument.
+
+    Raises:
+        ArgumentError: it is no path.
+
+    """
+    check_kind((str, Path), hint=hint, **path)
+    (value,) = path.values()
+    return Path(os.path.expanduser(value))

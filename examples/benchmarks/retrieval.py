@@ -74,7 +74,7 @@ from llama_index_gear import (
     MentionTripleExtractor,
     read_triples,
 )
-from llama_index_gear.records import Outcome
+from llama_index_gear.nodes import Outcome
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from openai_model import language_model

@@ -28,15 +28,14 @@ from llama_index_gear import (
     passage_id,
     read_triples,
 )
+from llama_index_gear.characters import count
 from llama_index_gear.cli.files import FolderReader
 from llama_index_gear.cli.messages import shorten_line, show_line
 from llama_index_gear.cli.origins import read_file, refuse_meeting
 from llama_index_gear.cli.reading_process import SECONDS
 from llama_index_gear.cli.store_folder import NotedStore
-from llama_index_gear.counts import count
 from llama_index_gear.extraction.sentences import split_pieces
-from llama_index_gear.nodes import EXTRACTION_KEY
-from llama_index_gear.records import has_failed, must_stay
+from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay
 from llama_index_gear.requests import FinishWrites
 
 PASSAGE_TOKENS = 224

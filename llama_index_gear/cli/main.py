@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llama_index_gear.characters import count
 from llama_index_gear.cli.extraction_options import ExtractionOptions, read_model, with_extraction
 from llama_index_gear.cli.failures import explain_error
 from llama_index_gear.cli.messages import escape_output, lend_stdout, show_fault, show_line, show_messages
@@ -30,7 +31,6 @@ from llama_index_gear.cli.store_note import (
     holds_collections,
     read_note,
 )
-from llama_index_gear.counts import count
 from llama_index_gear.errors import GeARError
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def extract(
 def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> int:
     """Print the account of a model's extraction, and return the exit code that it asks for."""
     from llama_index_gear.extraction.accounting import Price, format_cost
-    from llama_index_gear.records import Outcome
+    from llama_index_gear.nodes import Outcome
 
     if ledger.passages:
         paid = Price(*options.price).of(ledger.prompt_tokens, ledger.completion_tokens) if options.price else None

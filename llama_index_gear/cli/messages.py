@@ -14,8 +14,7 @@ from typing import Any, TextIO, cast
 
 from tqdm import tqdm
 
-from llama_index_gear.characters import escape_unseen, escape_unwritable
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count, escape_unseen, escape_unwritable
 
 _OWN_REPORT = "llama_index_gear.extraction.reporting"
 """Logger of an extraction's account, which the commands print themselves."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from llama_index_gear.characters import escape_line
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count, escape_line
 from llama_index_gear.llm.escaping import escape_id, escape_lines, format_result
 
 MAX_PASSAGES = 20

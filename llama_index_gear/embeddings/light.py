@@ -13,8 +13,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index_gear.embeddings import minilm
 from llama_index_gear.embeddings.model_folder import TOKENIZER, read_folder, read_weights
 from llama_index_gear.embeddings.runtime import Runtime
-from llama_index_gear.errors import GeARError, check_kind, check_settings
-from llama_index_gear.paths import read_path
+from llama_index_gear.errors import GeARError, check_kind, check_settings, read_path
 
 _TOLERANCE = 0.01
 

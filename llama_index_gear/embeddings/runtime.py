@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from llama_index_gear.embeddings.bert import Weights, build_graph
 from llama_index_gear.embeddings.model_folder import ModelSettings
 from llama_index_gear.errors import ArgumentError, GeARError, MissingPackage
-from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.resources import free_in_child
 
 _TOKENS_AT_ONCE = 1_024  # more of them no longer fit into a processor's cache
 _LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")

@@ -14,10 +14,9 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 from llama_index_gear.errors import ArgumentError, check_kinds, check_numbers, format_value
-from llama_index_gear.nodes import EXTRACTION_KEY, ONE_NODE, read_triples
-from llama_index_gear.records import Outcome, record_of
+from llama_index_gear.nodes import EXTRACTION_KEY, ONE_NODE, Outcome, read_triples, record_of
 
 
 @dataclass(frozen=True)

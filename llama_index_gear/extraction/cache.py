@@ -9,7 +9,7 @@ from typing import Any
 
 from llama_index.core.storage.kvstore.types import BaseKVStore
 
-from llama_index_gear.records import ExtractionRecord, Outcome
+from llama_index_gear.nodes import ExtractionRecord, Outcome
 from llama_index_gear.triple import Triple, serialize_triples
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode
 
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 from llama_index_gear.errors import THOUGHT_PROBLEM, ReplyError, describe_error
 from llama_index_gear.extraction.accounting import CostBudget, expected_tokens
 from llama_index_gear.extraction.prompts import (
@@ -40,7 +40,7 @@ from llama_index_gear.llm.prompting import format_problem
 from llama_index_gear.llm.responses import give_room
 from llama_index_gear.llm.retries import Retries
 from llama_index_gear.llm.tool_support import ReplyRoom, ToolSupport
-from llama_index_gear.records import ExtractionRecord, Outcome
+from llama_index_gear.nodes import ExtractionRecord, Outcome
 from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, contains_entity, entity_key
 

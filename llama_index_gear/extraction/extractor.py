@@ -38,8 +38,7 @@ from llama_index_gear.extraction.serialization import (
 from llama_index_gear.flow import run_coroutine
 from llama_index_gear.llm.client import offers_functions
 from llama_index_gear.llm.tool_support import ReplyRoom, ToolSupport
-from llama_index_gear.nodes import ONE_NODE
-from llama_index_gear.records import must_stay
+from llama_index_gear.nodes import ONE_NODE, must_stay
 from llama_index_gear.requests import ExtractionCallIds, FinishWrites
 from llama_index_gear.tenancy import Tenancy
 

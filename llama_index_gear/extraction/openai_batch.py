@@ -17,10 +17,9 @@ import httpx
 import openai
 from llama_index.llms.openai import OpenAI
 
-from llama_index_gear.errors import BatchError, check_counts, check_kind, check_numbers
-from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.errors import BatchError, check_counts, check_kind, check_numbers, read_path
 from llama_index_gear.llm.client import NOT_ANSWERED_YET
-from llama_index_gear.paths import read_path
+from llama_index_gear.resources import free_in_child
 
 _ENDPOINT: Final = "/v1/chat/completions"
 _ENDED = ("completed", "failed", "expired", "cancelled")

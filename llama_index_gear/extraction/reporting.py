@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 from llama_index_gear.extraction.accounting import ExtractionLedger
-from llama_index_gear.records import Outcome
+from llama_index_gear.nodes import Outcome
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from llama_index.core.schema import BaseNode
 from llama_index_gear.extraction.cache import ExtractionCache
 from llama_index_gear.extraction.calls import PassageCalls, group_into_calls
 from llama_index_gear.flow import gather
-from llama_index_gear.nodes import read_triples
-from llama_index_gear.records import ExtractionRecord, Outcome, record_of, with_record
+from llama_index_gear.nodes import ExtractionRecord, Outcome, read_triples, record_of, with_record
 from llama_index_gear.tenancy import Tenancy
 
 StoreNodes = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]

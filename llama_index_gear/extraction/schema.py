@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from llama_index.core.bridge.pydantic import BaseModel, Field, create_model
 
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 from llama_index_gear.errors import ArgumentError, ReplyError, check_kind, check_kinds, format_value
 from llama_index_gear.llm.client import Fact, NumberedFacts, PassageFacts, PassagesFacts
 from llama_index_gear.llm.escaping import escape_fences

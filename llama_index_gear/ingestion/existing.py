@@ -14,7 +14,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.vector_stores.types import MetadataFilters
 from tqdm.auto import tqdm
 
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 from llama_index_gear.errors import EmbeddingError, check_kind
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
@@ -36,10 +36,9 @@ from llama_index_gear.ingestion.updates import (
     scope_filters,
     select_flow,
 )
-from llama_index_gear.nodes import SOURCE_KEY
-from llama_index_gear.records import record_of
+from llama_index_gear.nodes import SOURCE_KEY, record_of
 from llama_index_gear.requests import EmbedTexts, FinishWrites, ImportedPassages, QdrantCall
-from llama_index_gear.store.closing import ClosedByWith
+from llama_index_gear.resources import ClosedByWith
 from llama_index_gear.store.existing import SourceCollection, make_local_client
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tenancy import check_filters

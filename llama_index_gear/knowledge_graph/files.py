@@ -18,8 +18,7 @@ from typing import IO, Any
 
 from tqdm.auto import tqdm
 
-from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
-from llama_index_gear.paths import read_path
+from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError, read_path
 from llama_index_gear.triple import GraphTriple, Triple
 
 MAX_LINE = 2**24

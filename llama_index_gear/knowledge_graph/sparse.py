@@ -14,7 +14,6 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import EmbeddingError, check_counts, check_vector
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.requests import (
     Candidate,
     ChainSimilarities,
@@ -23,6 +22,7 @@ from llama_index_gear.requests import (
     LinkTriples,
     NeighborTriples,
 )
+from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import build_triple_filter

@@ -27,12 +27,11 @@ from llama_index_gear.requests import (
     QdrantCall,
     RunFunction,
 )
+from llama_index_gear.resources import BoundToProcess, ClosedByWith
 from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, WordEncoder, make_encoder
-from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.schema import (
     DENSE,
     SPARSE,

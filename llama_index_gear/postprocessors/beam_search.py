@@ -24,7 +24,7 @@ from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
 from llama_index_gear.postprocessors.reranking import Report, report_reranking
-from llama_index_gear.store.process_bound import BoundToProcess
+from llama_index_gear.resources import BoundToProcess
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 dispatcher = get_dispatcher(__name__)

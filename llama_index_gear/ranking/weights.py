@@ -9,8 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, format_value
-from llama_index_gear.paths import read_path
+from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, format_value, read_path
 
 LISTS = ("dense", "bm25", "pagerank", "base")
 """Names of the lists that a pool may have; "base" is the list of a retriever whose scores say nothing."""

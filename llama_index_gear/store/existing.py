@@ -18,10 +18,9 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, StoreError, check_kind
+from llama_index_gear.errors import ArgumentError, StoreError, check_kind, read_path
 from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.nodes import DOC_KEYS, SOURCE_KEY, with_metadata
-from llama_index_gear.paths import read_path
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import NamedCollection, resolve_flow
 from llama_index_gear.store.connection import RETRY_SECONDS, Connection

@@ -32,7 +32,7 @@ from weakref import WeakValueDictionary
 
 from llama_index_gear.errors import StoreError
 from llama_index_gear.flow import Request, sleep
-from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.resources import free_in_child
 
 _POLL_SECONDS = 0.002  # between two polls
 _LONGEST_WRITE = 600  # seconds after which a write of another process is taken for one that died

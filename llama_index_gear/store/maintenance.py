@@ -10,7 +10,7 @@ from llama_index.core.schema import BaseNode
 from qdrant_client.http import models
 from tqdm.auto import tqdm
 
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 from llama_index_gear.errors import EmbeddingError, check_counts, check_kind
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import EmbedTexts, QdrantCall

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from llama_index.core.vector_stores.types import MetadataFilters
 
-from llama_index_gear.errors import ArgumentError, check_characters, check_counts, check_kind, format_value
+from llama_index_gear.errors import ArgumentError, check_characters, check_counts, check_kind, format_value, read_path
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.pages.graph import Neighborhood, render_graph
-from llama_index_gear.paths import read_path
+from llama_index_gear.pages.page import Neighborhood, render_graph
 from llama_index_gear.requests import FetchPassages, FetchTriples, IncidentTriples, RunFunction
 from llama_index_gear.store.filters import build_triple_filter
 from llama_index_gear.store.passages import StoreReads

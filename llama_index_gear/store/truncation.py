@@ -12,7 +12,7 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import BaseNode
 
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import RunFunction
 from llama_index_gear.store.average_length import get_embedded_text

@@ -42,10 +42,10 @@ from llama_index_gear.requests import (
     SearchLists,
     SearchTriples,
 )
+from llama_index_gear.resources import BoundToProcess, ClosedByWith
 from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
-from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.collections import Collections, NamedCollection, resolve_flow
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.consistency import Consistency
@@ -64,7 +64,6 @@ from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.neighborhood import MAX_TRIPLES, GraphPages
 from llama_index_gear.store.passages import StoreReads, read_native_filter
-from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.side_by_side import SERVER_LIMIT
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.triples import TripleReads

@@ -28,8 +28,7 @@ from llama_index_gear.errors import (
     check_vector,
 )
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.nodes import ONE_NODE, attach_triples, read_triples
-from llama_index_gear.records import has_failed, must_stay
+from llama_index_gear.nodes import ONE_NODE, attach_triples, has_failed, must_stay, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.aliases import LinkChanges, find_partners_flow
 from llama_index_gear.store.average_length import AverageLength, get_embedded_text

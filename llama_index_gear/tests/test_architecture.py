@@ -21,7 +21,6 @@ FOLDERS = {
     "llm": "",
     "embeddings": "",
     "pages": "",
-    "testing": "",
     "store": "pages",
     "knowledge_graph": "store",
     "extraction": "llm",

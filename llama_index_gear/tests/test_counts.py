@@ -7,7 +7,7 @@ import re
 import pytest
 
 from llama_index_gear import CollectionReport, ExtractionEstimate, ExtractionLedger, StoreReport
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 
 WRONG = re.compile(r"(?<![\d,.])1 (?:\w+ed )?(?:passages|triples|calls|points|files|questions)\b")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
 
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 from llama_index_gear.llm.escaping import split_citations
 from llama_index_gear.pages.page import fill_page
 from llama_index_gear.trace.evidence import Evidence, Slots, Source, Step

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.measures import permutation_p_value, recall
+from llama_index_gear.ranking.measures import permutation_p_value, recall
 
 
 def test_recall() -> None:

@@ -19,7 +19,7 @@ from llama_index.core.llms.custom import CustomLLM
 from numpy.typing import NDArray
 
 from llama_index_gear.errors import check_settings
-from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.resources import free_in_child
 
 Reply: TypeAlias = str | BaseException | Callable[[str], str]
 """A reply of a `ScriptedLLM`: a text, an exception that it raises, or a function from the prompt to a text."""
