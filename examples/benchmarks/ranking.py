@@ -62,9 +62,9 @@ from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import RANKS_KEY
 from llama_index_gear.ranking.fitting import Example, fit_weights
 from llama_index_gear.ranking.measures import permutation_p_value
-from llama_index_gear.ranking.nodes import to_pool_passage
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
 from llama_index_gear.ranking.ranker import rank
+from llama_index_gear.ranking.reasons import to_pool_passage
 
 EXAMPLES = Path(__file__).parent.parent
 LEARNED = ("musique", "2wiki", "hotpotqa")

@@ -21,7 +21,6 @@ from llama_index_gear.characters import count
 from llama_index_gear.cli.extraction_options import ExtractionOptions, read_model, with_extraction
 from llama_index_gear.cli.failures import explain_error
 from llama_index_gear.cli.messages import escape_output, lend_stdout, show_fault, show_line, show_messages
-from llama_index_gear.cli.questions import read_questions
 from llama_index_gear.cli.reading_process import SECONDS
 from llama_index_gear.cli.store_note import (
     EMBEDDING,
@@ -314,7 +313,7 @@ def ask(
 
 def _answer_each(answer: Callable[[str], Answer], *, as_json: bool) -> int:
     """Answer the questions that are typed or piped in; return 1 if one could not be answered, else 0."""
-    from llama_index_gear.cli.asking import show_answer
+    from llama_index_gear.cli.asking import read_questions, show_answer
 
     code = 0
     for question in read_questions():

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from llama_index_gear.characters import count, escape_unseen, escape_unwritable
 
-_OWN_REPORT = "llama_index_gear.extraction.reporting"
+_OWN_REPORT = "llama_index_gear.extraction.accounting"
 """Logger of an extraction's account, which the commands print themselves."""
 
 

@@ -17,9 +17,9 @@ from llama_index_gear.expansion.backends import Backends, copy_query, embed_quer
 from llama_index_gear.expansion.pagerank import LocalPageRank, group_by_passage, local_pagerank_flow
 from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.pool import Pool, RankedPassage
 from llama_index_gear.ranking.ranker import rank
+from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.requests import FetchPassages, PassageTriples, RetrievePassages, RunFunction, SearchLists
 from llama_index_gear.spans import show_ids, show_nodes, span_flow

@@ -21,12 +21,12 @@ from llama_index_gear.extraction.accounting import (
     CostBudget,
     ExtractionEstimate,
     ExtractionLedger,
+    describe_failures,
+    log_ledger,
 )
-from llama_index_gear.extraction.cache import ExtractionCache
 from llama_index_gear.extraction.calls import PassageCalls, group_into_pages
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, fit_to_schema
-from llama_index_gear.extraction.reporting import describe_failures, log_ledger
-from llama_index_gear.extraction.runs import ExtractionRun
+from llama_index_gear.extraction.runs import ExtractionCache, ExtractionRun
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.extraction.serialization import (
     check_nothing_lost,

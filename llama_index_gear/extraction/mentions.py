@@ -17,10 +17,9 @@ from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, chec
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.blocks import tell_markdown
 from llama_index_gear.extraction.headings import Sections
-from llama_index_gear.extraction.languages import find_foreign
+from llama_index_gear.extraction.languages import find_foreign, is_caseless
 from llama_index_gear.extraction.names import Name, find_names
 from llama_index_gear.extraction.recognizer import describe_recognizer, recognize_names
-from llama_index_gear.extraction.scripts import is_caseless
 from llama_index_gear.extraction.sentences import Sentence, split_sentences
 from llama_index_gear.extraction.serialization import check_nothing_lost
 from llama_index_gear.nodes import ONE_NODE, attach_triples

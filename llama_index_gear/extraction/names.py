@@ -13,8 +13,14 @@ from typing import NamedTuple
 
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.identifiers import find_identifier, has_common_part, is_code, is_hyphenated_name
-from llama_index_gear.extraction.languages import find_foreign, find_language, strip_elision
-from llama_index_gear.extraction.scripts import find_marked_names, find_recurring_quotations, is_caseless
+from llama_index_gear.extraction.languages import (
+    find_foreign,
+    find_language,
+    find_marked_names,
+    find_recurring_quotations,
+    is_caseless,
+    strip_elision,
+)
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.words import (
     ABBREVIATIONS,

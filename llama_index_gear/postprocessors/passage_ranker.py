@@ -17,8 +17,8 @@ from llama_index_gear.errors import ArgumentError, check_counts, check_kind, che
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.postprocessors.reranking import Report, list_each_once, report_reranking
-from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.pool import Pool, RankedPassage
+from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.store.bm25 import WordEncoder, make_encoder
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Awaitable, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import iscoroutinefunction
 from ipaddress import ip_address
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.settings import Settings
 from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.http import models
 from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from qdrant_client.local.qdrant_local import QdrantLocal
 
@@ -25,7 +27,6 @@ from llama_index_gear.flow import Answer, Handler, Request, run_coroutine
 from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.availability import Tries, arepeat, describe_address, reconnect_soon, repeat
-from llama_index_gear.store.consistency import Consistency
 from llama_index_gear.store.embedded.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.store.side_by_side import RunFlows, arun_flows, run_flows
@@ -317,3 +318,63 @@ async def _await_to_end(work: Awaitable[Any]) -> Any:
     if cancelled is not None:
         raise cancelled from (None if future.cancelled() else future.exception())
     return future.result()
+
+
+_WRITES = frozenset({"upsert", "delete", "batch_update_points"})
+_READS = frozenset({"retrieve", "scroll", "query_batch_points"})
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """The wishes of a store; None: the server's defaults.
+
+    Attributes:
+        ordering: of writes.
+        consistency: of reads: a number of replicas, or a kind.
+
+    """
+
+    ordering: models.WriteOrdering | None = None
+    consistency: int | models.ReadConsistencyType | None = None
+
+    @classmethod
+    def read(cls, write_ordering: Any, read_consistency: Any, *, has_replicas: bool) -> Consistency:
+        """Read a store's arguments: Qdrant's values, or their names.
+
+        Raises:
+            ArgumentError: one is none of Qdrant's, or the engine has no replicas.
+
+        """
+        is_count = isinstance(read_consistency, int) and not isinstance(read_consistency, bool)
+        if is_count and read_consistency < 1:
+            raise ArgumentError(f"read_consistency must be 1 or more replicas, got {read_consistency}")
+        made = cls(
+            _read(models.WriteOrdering, write_ordering=write_ordering),
+            read_consistency
+            if is_count
+            else _read(models.ReadConsistencyType, "a number of replicas", read_consistency=read_consistency),
+        )
+        if not has_replicas and made != cls():
+            raise ArgumentError(
+                "the embedded engine has one copy of each point: leave write_ordering and read_consistency out"
+            )
+        return made
+
+    def apply(self, call: QdrantCall) -> QdrantCall:
+        """Return the call with what it takes of this."""
+        if self.ordering is not None and call.method in _WRITES:
+            return replace(call, arguments={**call.arguments, "ordering": self.ordering})
+        if self.consistency is not None and call.method in _READS:
+            return replace(call, arguments={**call.arguments, "consistency": self.consistency})
+        return call
+
+
+def _read(kind: Any, other: str = "", **given: Any) -> Any:
+    ((name, value),) = given.items()
+    if value is None:
+        return None
+    try:
+        return kind(value)
+    except ValueError as error:
+        names = [repr(member.value) for member in kind] + ([other] if other else [])
+        raise ArgumentError(f"{name} must be {' or '.join(names)}, got {format_value(value)}") from error

@@ -47,8 +47,7 @@ from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.collections import Collections, NamedCollection, resolve_flow
-from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
-from llama_index_gear.store.consistency import Consistency
+from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, Consistency, make_embedded_client
 from llama_index_gear.store.copy import (
     acopy,
     check_apart_flow,
@@ -67,8 +66,8 @@ from llama_index_gear.store.passages import StoreReads, read_native_filter
 from llama_index_gear.store.side_by_side import SERVER_LIMIT
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.triples import TripleReads
-from llama_index_gear.store.truncation import TruncationCheck
 from llama_index_gear.store.unfinished import UnfinishedWrites
+from llama_index_gear.store.vector_checks import TruncationCheck
 from llama_index_gear.store.writes import StoreWrites
 from llama_index_gear.tenancy import Tenancy
 

@@ -56,7 +56,7 @@ from llama_index_gear.store.schema import (
     read_sound_aliases,
 )
 from llama_index_gear.store.side_by_side import run_all_flow
-from llama_index_gear.store.truncation import TruncationCheck
+from llama_index_gear.store.vector_checks import TruncationCheck
 from llama_index_gear.tenancy import Tenancy, is_name
 from llama_index_gear.triple import Triple
 

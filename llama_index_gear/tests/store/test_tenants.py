@@ -279,7 +279,7 @@ def test_without_filters_every_way_leads_to_marks(
     assert {way for way, text in said.items() if not find_marks(text)} == set()
     assert len(find_marks(*said.values())) == len(nodes)
     loggers = {record.name for record in caplog.records if find_marks(record.getMessage())}
-    assert {"llama_index_gear.retrievers.base", "llama_index_gear.extraction.reporting"} <= loggers
+    assert {"llama_index_gear.retrievers.base", "llama_index_gear.extraction.accounting"} <= loggers
 
 
 @settings(DRAWN, max_examples=4)
