@@ -9,10 +9,10 @@ from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.accounting import FAILED_EXTRACTIONS, ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.ingestion.existing import CollectionReport, ExistingCollection
+from llama_index_gear.ingestion.existing_collection import CollectionReport, ExistingCollection
 from llama_index_gear.ingestion.property_graph import from_property_graph
-from llama_index_gear.knowledge_graph.files import TriplesFile
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, passage_id, read_triples
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
@@ -20,9 +20,9 @@ from llama_index_gear.postprocessors.passage_ranker import PassageRanker
 from llama_index_gear.postprocessors.passage_selector import PassageSelector
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.ranking.fitting import RankingFit, fit_ranking
+from llama_index_gear.ranking.learning import RankingFit, fit_ranking
 from llama_index_gear.ranking.weights import RankingWeights
-from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever

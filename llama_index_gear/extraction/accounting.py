@@ -22,6 +22,8 @@ from llama_index_gear.characters import count
 from llama_index_gear.errors import ArgumentError, check_kinds, check_numbers, format_value
 from llama_index_gear.nodes import EXTRACTION_KEY, ONE_NODE, Outcome, read_triples, record_of
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class ExtractionLedger:
@@ -272,9 +274,6 @@ def expected_tokens(prompt: str, passages: Sequence[str], *, form: type[BaseMode
     schema = 0 if form is None else len(tokenize(json.dumps(form.model_json_schema())))
     ratio = _TEXT_RATIO if form is None else _STRUCTURED_RATIO
     return len(tokenize(prompt)) + schema, sum(math.ceil(ratio * len(tokenize(passage))) for passage in passages)
-
-
-logger = logging.getLogger(__name__)
 
 
 def log_ledger(ledger: ExtractionLedger) -> None:

@@ -21,6 +21,8 @@ from llama_index_gear.nodes import ExtractionRecord, Outcome, read_triples, reco
 from llama_index_gear.tenancy import Tenancy
 from llama_index_gear.triple import Triple, serialize_triples
 
+logger = logging.getLogger(__name__)
+
 StoreNodes = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]
 """Stores nodes: as they were passed in, and as they were extracted."""
 
@@ -126,8 +128,6 @@ class ExtractionRun:
     def _tenant_of(self, node: BaseNode) -> str:
         return str(node.metadata[self.tenancy.field]) if self.tenancy.field else ""
 
-
-logger = logging.getLogger(__name__)
 
 _COLLECTION = "gear_extraction"
 

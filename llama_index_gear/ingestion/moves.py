@@ -12,7 +12,7 @@ from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.ingestion.targets import Target
 from llama_index_gear.nodes import SOURCE_KEY, with_metadata
 from llama_index_gear.requests import ImportedPassages
-from llama_index_gear.store.existing import SourceCollection
+from llama_index_gear.store.source_collection import SourceCollection
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 _BATCH = 256  # passages that are written at once

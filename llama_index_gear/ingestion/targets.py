@@ -11,7 +11,7 @@ from llama_index.core.schema import BaseNode
 from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.requests import ResolveCollections
-from llama_index_gear.store.existing import SourceCollection
+from llama_index_gear.store.source_collection import SourceCollection
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 

@@ -18,7 +18,7 @@ from llama_index_gear.extraction.serialization import drop_handling
 from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, has_failed, must_stay, with_metadata
 from llama_index_gear.requests import ImportedPassages
-from llama_index_gear.store.existing import SourcePage
+from llama_index_gear.store.source_collection import SourcePage
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tenancy import Tenancy
 

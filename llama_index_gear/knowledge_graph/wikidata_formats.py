@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from llama_index_gear.errors import ArgumentError, check_kinds
-from llama_index_gear.knowledge_graph.files import Position, ReadReport
+from llama_index_gear.knowledge_graph.triples_file import Position, ReadReport
 from llama_index_gear.knowledge_graph.wikidata_index import Entity
 
 _NUMBER = re.compile(r"([PQ])([1-9]\d{0,17})")

@@ -15,7 +15,7 @@ import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear import GeARRetriever, GeARVectorStore, PassageSelector, Triple, attach_triples
-from llama_index_gear.agents.gear.external import parse_ranking
+from llama_index_gear.agents.gear.external_policy import parse_ranking
 from llama_index_gear.agents.gear.selection import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection

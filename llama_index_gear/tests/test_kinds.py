@@ -23,15 +23,15 @@ from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
-from llama_index_gear.ingestion.existing import ExistingCollection
+from llama_index_gear.ingestion.existing_collection import ExistingCollection
 from llama_index_gear.ingestion.property_graph import from_property_graph
-from llama_index_gear.knowledge_graph.files import TriplesFile
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, passage_id, read_triples
 from llama_index_gear.postprocessors.passage_ranker import PassageRanker
 from llama_index_gear.postprocessors.passage_selector import PassageSelector
-from llama_index_gear.ranking.fitting import fit_ranking
+from llama_index_gear.ranking.learning import fit_ranking
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.requests import FetchPassages
 from llama_index_gear.store.embedded.client import EdgeClient

@@ -16,7 +16,7 @@ import pytest
 
 import llama_index_gear.knowledge_graph.wikidata as wikidata
 from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
-from llama_index_gear.knowledge_graph.files import TriplesFile
+from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
 from llama_index_gear.triple import GraphTriple, Triple

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llama_index_gear.agents.gear.external import (
+from llama_index_gear.agents.gear.external_policy import (
     DECIDE_PROMPT,
     RANK_PROMPT,
     Decision,

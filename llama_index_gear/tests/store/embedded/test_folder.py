@@ -13,8 +13,8 @@ import pytest
 from qdrant_client.http import models
 
 from llama_index_gear.errors import GeARError, StoreError, StoreLockedError
-from llama_index_gear.knowledge_graph.files import TriplesFile
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore

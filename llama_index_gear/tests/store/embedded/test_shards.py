@@ -16,7 +16,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import GeARError
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever

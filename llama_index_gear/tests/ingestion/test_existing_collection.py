@@ -403,7 +403,7 @@ def test_what_another_process_stored_while_a_model_was_asked_is_looked_at_again(
 async def test_the_estimate_of_a_collection_is_what_the_run_then_takes(
     client: QdrantClient, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.ingestion.existing._PAGE", 2)
+    monkeypatch.setattr("llama_index_gear.ingestion.existing_collection._PAGE", 2)
     fill_raw(client)
     put_raw(client, {7: {"text": " "}})
     store, collection = make_store(client), ExistingCollection("docs", client)
@@ -447,7 +447,7 @@ def test_an_estimate_knows_a_collection_that_moved_and_writes_nothing(tmp_path: 
 
 
 def test_a_run_that_was_killed_is_repeated(client: QdrantClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llama_index_gear.ingestion.existing._PAGE", 1)
+    monkeypatch.setattr("llama_index_gear.ingestion.existing_collection._PAGE", 1)
     fill_raw(client)
     store, collection = make_store(client), ExistingCollection("docs", client)
     llm = ScriptedLLM([state_fact, KeyboardInterrupt(), state_fact, state_fact])
@@ -740,7 +740,7 @@ def test_the_collection_that_is_read_is_not_written_through_another_client(clien
 
 
 def test_blank_points_before_one_with_text_are_left_out(client: QdrantClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llama_index_gear.ingestion.existing._PAGE", 2)
+    monkeypatch.setattr("llama_index_gear.ingestion.existing_collection._PAGE", 2)
     put_raw(client, {1: {"text": ""}, 2: {"text": " "}, 3: {"text": "Ulm."}})
     report = ExistingCollection("docs", client).extract_to(make_store(client))
     assert (report.written, report.skipped) == (1, {"no text under 'text'": 2})

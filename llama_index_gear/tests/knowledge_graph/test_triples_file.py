@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.knowledge_graph import files as graph_files
-from llama_index_gear.knowledge_graph.files import Position, TriplesFile, read_lines
+from llama_index_gear.knowledge_graph import triples_file
+from llama_index_gear.knowledge_graph.triples_file import Position, TriplesFile, read_lines
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 
 LIMIT = 200
@@ -23,7 +23,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".
 
 @pytest.fixture(autouse=True)
 def short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_files, "MAX_LINE", LIMIT)
+    monkeypatch.setattr(triples_file, "MAX_LINE", LIMIT)
 
 
 def write_lines(path: Path, lines: list[bytes]) -> Path:
@@ -84,9 +84,9 @@ class Endless:
 
 
 def test_no_more_of_a_line_is_asked_for_at_once_than_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_files, "MAX_LINE", 2**20)
+    monkeypatch.setattr(triples_file, "MAX_LINE", 2**20)
     stream = Endless()
-    assert list(graph_files._split_lines(stream)) == [(b"", 2**30), (b"xxxxx\n", 6)]  # type: ignore[arg-type]
+    assert list(triples_file._split_lines(stream)) == [(b"", 2**30), (b"xxxxx\n", 6)]  # type: ignore[arg-type]
     assert set(stream.asked) == {2**20 + 1}
 
 
@@ -128,7 +128,7 @@ def list_truthy_lines() -> list[bytes]:
 def test_a_dump_that_was_killed_beside_a_line_that_is_too_long_counts_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lines: list[bytes], suffix: str
 ) -> None:
-    monkeypatch.setattr(graph_files, "MAX_LINE", 500)
+    monkeypatch.setattr(triples_file, "MAX_LINE", 500)
     path = write_lines(tmp_path / f"dump.{kind}{suffix}", lines)
     whole = WikidataDump(path, tmp_path / "whole")
     monkeypatch.setattr("llama_index_gear.knowledge_graph.wikidata._COMMIT", 1)

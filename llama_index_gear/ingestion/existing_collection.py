@@ -39,7 +39,7 @@ from llama_index_gear.ingestion.updates import (
 from llama_index_gear.nodes import SOURCE_KEY, record_of
 from llama_index_gear.requests import EmbedTexts, FinishWrites, ImportedPassages, QdrantCall
 from llama_index_gear.resources import ClosedByWith
-from llama_index_gear.store.existing import SourceCollection, make_local_client
+from llama_index_gear.store.source_collection import SourceCollection, make_local_client
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tenancy import check_filters
 

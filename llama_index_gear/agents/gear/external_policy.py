@@ -14,7 +14,7 @@ from llama_index_gear.agents.gear.policy import base_search_flow, note_walk
 from llama_index_gear.agents.gear.reasoning import parse_query
 from llama_index_gear.agents.memory import GistMemory, PassagePool
 from llama_index_gear.errors import ArgumentError, ReplyError
-from llama_index_gear.expansion.external import ExternalGraphExpansion
+from llama_index_gear.expansion.alignment import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.escaping import escape_fences, number_passages

@@ -11,12 +11,12 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 
-from llama_index_gear.agents.gear.external import PROMPTS, ExternalPolicy
+from llama_index_gear.agents.gear.external_policy import PROMPTS, ExternalPolicy
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import check_counts, check_kind
+from llama_index_gear.expansion.alignment import ExternalGraphExpansion
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
-from llama_index_gear.expansion.external import ExternalGraphExpansion
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.retrievers.base import GistRetriever
@@ -51,7 +51,7 @@ class ExternalGeARRetriever(GistRetriever):
         base_top_k: base passages of a step, of the store's own search; not with `base_retriever`. Default 10.
         link_top_k: triples that each noted fact is linked to. Default 1 (Eq. 3).
         check_alignment: drop links to triples that are about something else than the noted fact (see `shared_name` in
-            this package's `expansion.external`); the trace shows them. Default True.
+            this package's `expansion.alignment`); the trace shows them. Default True.
         rank_top_k: remembered passages that the last call ranks. Default 20; None: no such call.
         gist_size: facts that the gist memory holds; the first ones stay. Default 100.
         prompts: your own prompts for some of "read", "decide", "rank"; also reachable through `get_prompts` /
