@@ -17,7 +17,6 @@ from openai_server import OpenAIServer, Reply
 
 from llama_index_gear import (
     Budget,
-    ExtractionLedger,
     GeARQueryEngine,
     GeARTripleExtractor,
     GeARVectorStore,
@@ -25,6 +24,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
+from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import WordEmbedding
 

@@ -33,9 +33,9 @@ from llama_index_gear.cli.store_note import (
 from llama_index_gear.errors import GeARError
 
 if TYPE_CHECKING:
-    from llama_index_gear import ExtractionLedger
     from llama_index_gear.cli.asking import Answer
     from llama_index_gear.cli.serving import StoreTools
+    from llama_index_gear.extraction.accounting import ExtractionLedger
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _READ_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)

@@ -20,14 +20,7 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, NodeWithScore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
-from llama_index_gear import (
-    GeARQueryEngine,
-    GeARVectorStore,
-    GraphRetriever,
-    MentionTripleExtractor,
-    TraceEvent,
-    passage_id,
-)
+from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, MentionTripleExtractor, passage_id
 from llama_index_gear.characters import escape_line, unify_spelling
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
@@ -43,7 +36,7 @@ from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passa
 from llama_index_gear.requests import FinishWrites
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.store.embedded.folder_lock import make_locked_error
-from llama_index_gear.trace.trace import stream_trace
+from llama_index_gear.trace.trace import TraceEvent, stream_trace
 
 _POOL = 1_000  # more than the pool of a question ever has
 _PASSAGE = 1_500  # characters shown of a passage

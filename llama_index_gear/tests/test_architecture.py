@@ -32,7 +32,7 @@ FOLDERS = {
     "retrievers": "llm store knowledge_graph ranking expansion trace agents",
     "query_engines": "llm store knowledge_graph trace agents retrievers",
     "postprocessors": "llm store knowledge_graph extraction ranking expansion",
-    "cli": "llm embeddings store extraction ranking retrievers trace",
+    "cli": "llm embeddings store extraction ingestion ranking retrievers trace",
 }
 QDRANT = {"store", "knowledge_graph"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "tests")

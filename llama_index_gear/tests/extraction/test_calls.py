@@ -19,9 +19,10 @@ from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores import SimpleVectorStore
 from qdrant_client import QdrantClient
 
-from llama_index_gear import ExtractionLedger, GeARTripleExtractor, GeARVectorStore, Triple, read_triples
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, Triple, read_triples
 from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction import extractor
+from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.calls import group_into_calls, parse_shared_extraction
 from llama_index_gear.llm.client import PassagesFacts
 from llama_index_gear.llm.parsing import parse_numbered

@@ -28,17 +28,9 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.utils import get_tokenizer
 from qdrant_client import QdrantClient
 
-from llama_index_gear import (
-    FAILED_EXTRACTIONS,
-    ExtractionEstimate,
-    ExtractionLedger,
-    GeARTripleExtractor,
-    GeARVectorStore,
-    ToPropertyGraph,
-    Triple,
-    read_triples,
-)
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, ToPropertyGraph, Triple, read_triples
 from llama_index_gear.errors import ArgumentError, ExtractionError
+from llama_index_gear.extraction.accounting import FAILED_EXTRACTIONS, ExtractionEstimate, ExtractionLedger
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")

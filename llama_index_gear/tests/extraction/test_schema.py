@@ -14,8 +14,9 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.schema import TextNode
 from llama_index.core.storage.kvstore import SimpleKVStore
 
-from llama_index_gear import ExtractionLedger, GeARTripleExtractor, Triple, read_triples
+from llama_index_gear import GeARTripleExtractor, Triple, read_triples
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, fit_to_schema
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.llm.entity_types import read_types

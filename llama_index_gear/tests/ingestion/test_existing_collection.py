@@ -38,7 +38,6 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear import (
     ExistingCollection,
-    ExtractionEstimate,
     GeARTripleExtractor,
     GeARVectorStore,
     GraphRetriever,
@@ -47,6 +46,7 @@ from llama_index_gear import (
     read_triples,
 )
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError
+from llama_index_gear.extraction.accounting import ExtractionEstimate
 from llama_index_gear.ingestion.updates import describe_extractor
 from llama_index_gear.requests import ImportedPassages, QdrantCall
 from llama_index_gear.store.collections import Collections

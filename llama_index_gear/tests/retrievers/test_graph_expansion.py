@@ -39,7 +39,6 @@ from llama_index_gear import (
     GeARVectorStore,
     LocalPageRank,
     NaiveGERetriever,
-    RankBM25Retriever,
     SyncGERetriever,
     Triple,
     attach_triples,
@@ -51,6 +50,7 @@ from llama_index_gear.expansion.pagerank import local_pagerank_flow
 from llama_index_gear.expansion.pipeline import GraphExpansionEvent
 from llama_index_gear.flow import Flow, Request, run
 from llama_index_gear.requests import FetchPassages, RetrievePassages
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.triple import StoredTriple
 

@@ -31,7 +31,6 @@ from llama_index_gear import (
     NaiveGERetriever,
     PassageRanker,
     PassageSelector,
-    RankBM25Retriever,
     RankingWeights,
     SyncGERetriever,
     T2RAGQueryEngine,
@@ -41,6 +40,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, GeARPolicy
 from llama_index_gear.errors import ArgumentError, StoreError
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 QUESTION = "Where was the director of Gift born?"

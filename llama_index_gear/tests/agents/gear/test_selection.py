@@ -20,7 +20,6 @@ from llama_index_gear import (
     GeARRetriever,
     GeARVectorStore,
     GraphRetriever,
-    RankBM25Retriever,
     RankingWeights,
     Trace,
     Triple,
@@ -28,6 +27,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.agents.gear.selection import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import TraceEvent
 
