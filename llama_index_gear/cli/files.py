@@ -1,14 +1,16 @@
 """The files of a folder as LlamaIndex documents.
 
 Text and Markdown are as they are; rows of a table are sentences; a record of JSON is a document; a converter makes
-Markdown of all else.
+Markdown of all else. Lines that most pages of a site share, menus, footers and notices, are left out: they would link
+each page to all.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,7 +21,6 @@ from llama_index.core.schema import Document
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.cli.converter import CONVERTED, EXTRA, HTML, is_installed
 from llama_index_gear.cli.file_texts import MOST, read_text
-from llama_index_gear.cli.furniture import Furniture
 from llama_index_gear.cli.reading_process import SECONDS, ReadingProcess
 from llama_index_gear.cli.records_of_json import JSON
 from llama_index_gear.cli.regular_files import NoText, UnreadableFile, check_file
@@ -223,3 +224,49 @@ class FolderReader(BaseReader):
 
 def _list_folders(file: str) -> list[str]:
     return [folder.as_posix() for folder in PurePosixPath(file).parents]
+
+
+_LEAST = 3
+"""Pages that a line must stand on, at least; besides, on more than half of those of its folder or of one above."""
+_FENCE = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
+_STRUCTURE = re.compile(r"#|\|[ \t|:-]*$|[^\w]*$")
+"""Matches a heading, a rule, or what has no words."""
+
+
+class Furniture:
+    """The lines that most HTML pages of a folder share.
+
+    Args:
+        pages: path → text of each page, as Markdown.
+
+    """
+
+    def __init__(self, pages: Iterable[tuple[str, Sequence[str]]]) -> None:
+        numbers: Counter[str] = Counter()
+        counts: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        for file, texts in pages:
+            lines = {hash(line) for text in texts for _, line in _list_lines(text) if line}
+            for folder in _list_folders(file):
+                numbers[folder] += 1
+                counts[folder].update(lines)
+        self._shared = {
+            folder: {line for line, number in found.items() if number >= _LEAST and number * 2 > numbers[folder]}
+            for folder, found in counts.items()
+        }
+
+    def take_off(self, file: str, text: str) -> str:
+        """Return a page's text without them; as it is, if nothing would be left, as of a page that was saved twice."""
+        shared: set[int] = set().union(*(self._shared.get(folder, ()) for folder in _list_folders(file)))
+        kept = [own for own, line in _list_lines(text) if not line or hash(line) not in shared]
+        if not any(line for _, line in _list_lines("\n".join(kept))):
+            return text
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+
+
+def _list_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each line, and what of it is compared with other pages': "" of code, headings, and what has no words."""
+    is_code = False
+    for line in text.split("\n"):
+        is_fence = bool(_FENCE.match(line))
+        is_code ^= is_fence
+        yield line, "" if is_code or is_fence or _STRUCTURE.match(line.strip()) else line.strip()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from llama_index_gear.cli.file_texts import explain_no_prose, explain_no_sentences
 from llama_index_gear.cli.files import FolderReader
-from llama_index_gear.cli.prose import explain_no_prose, explain_no_sentences
 from llama_index_gear.cli.records_of_json import Record, read_json
 
 
