@@ -8,7 +8,6 @@ if TYPE_CHECKING:
 else:
     _MODULES = {
         "agents.loop": "Budget",
-        "cli.files": "FolderReader",
         "embeddings.light": "LightEmbedding",
         "errors": "GeARError",
         "expansion.beam_search": "BeamSearch",
@@ -16,8 +15,9 @@ else:
         "extraction.extractor": "GeARTripleExtractor",
         "extraction.mentions": "MentionTripleExtractor",
         "ingestion.existing_collection": "ExistingCollection",
-        "knowledge_graph.triples_file": "TriplesFile",
+        "ingestion.files": "FolderReader",
         "knowledge_graph.store": "ExternalTripleStore",
+        "knowledge_graph.triples_file": "TriplesFile",
         "knowledge_graph.wikidata": "WikidataDump",
         "nodes": "ToPropertyGraph attach_triples passage_id read_triples",
         "postprocessors.beam_search": "DiverseTripleBeamSearch",

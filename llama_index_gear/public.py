@@ -1,7 +1,6 @@
 """The public names, which `llama_index_gear` has, for type checkers."""
 
 from llama_index_gear.agents.loop import Budget
-from llama_index_gear.cli.files import FolderReader
 from llama_index_gear.embeddings.light import LightEmbedding
 from llama_index_gear.errors import GeARError
 from llama_index_gear.expansion.beam_search import BeamSearch
@@ -9,6 +8,7 @@ from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.ingestion.existing_collection import ExistingCollection
+from llama_index_gear.ingestion.files import FolderReader
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump

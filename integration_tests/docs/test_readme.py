@@ -13,8 +13,8 @@ from llama_index.core import VectorStoreIndex
 from repository import BENCHMARKS, EXAMPLES, ROOT
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli.files import PARSER
-from llama_index_gear.cli.reading_process import ReadingProcess
+from llama_index_gear.ingestion.files import PARSER
+from llama_index_gear.ingestion.reading_process import ReadingProcess
 
 README = (ROOT / "README.md").read_text("utf-8")
 PROMISES = (EXAMPLES / "guides" / "promises.md").read_text("utf-8")

@@ -22,13 +22,13 @@ from tqdm import tqdm
 
 from llama_index_gear import GeARTripleExtractor, MentionTripleExtractor, passage_id, read_triples
 from llama_index_gear.characters import count
-from llama_index_gear.cli.files import FolderReader
-from llama_index_gear.cli.messages import shorten_line, show_line
-from llama_index_gear.cli.origins import read_file, refuse_meeting
-from llama_index_gear.cli.reading_process import SECONDS
 from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.sentences import split_pieces
+from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.origins import read_file, refuse_meeting
+from llama_index_gear.ingestion.reading_process import SECONDS
+from llama_index_gear.messages import shorten_line, show_line
 from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay
 from llama_index_gear.requests import FinishWrites
 

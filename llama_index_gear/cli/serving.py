@@ -24,13 +24,13 @@ from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, M
 from llama_index_gear.characters import escape_line, unify_spelling
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
-from llama_index_gear.cli.origins import OF_FILE, find_origin, read_file
 from llama_index_gear.cli.probe import check_probe
 from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Citation, Explanation, Passage, Passages, Written
 from llama_index_gear.cli.shared_store import SharedStore
 from llama_index_gear.cli.store_folder import require_store
 from llama_index_gear.cli.store_note import choose_embedding, holds_collections, read_note
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts, is_whole
+from llama_index_gear.ingestion.origins import OF_FILE, find_origin, read_file
 from llama_index_gear.llm.escaping import escape_name
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passage, read_title, shorten
 from llama_index_gear.requests import FinishWrites

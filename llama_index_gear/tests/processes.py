@@ -13,7 +13,7 @@ PROCESSES = multiprocessing.get_context("forkserver") if hasattr(os, "fork") els
 PROCESSES.set_forkserver_preload(
     [
         *("llama_index_gear.public", "llama_index_gear.tests.store_contract", "llama_index.core.ingestion"),
-        *(f"llama_index_gear.cli.{name}" for name in ("main", "serving", "indexing", "extracting", "files")),
+        *(f"llama_index_gear.cli.{name}" for name in ("main", "serving", "indexing", "extracting")),
         *("pytest", "nltk", "tiktoken"),
     ]
 )

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from llama_index_gear import FolderReader, GeARVectorStore, MentionTripleExtractor
-from llama_index_gear.cli import converter
-from llama_index_gear.cli import files as cli_files
+from llama_index_gear.ingestion import converter
+from llama_index_gear.ingestion import files as folder_files
 from llama_index_gear.testing import WordEmbedding
 
 needs_converter = pytest.mark.skipif(not converter.is_installed(), reason="needs the extra files")
@@ -274,7 +274,7 @@ def test_what_cannot_be_converted_is_named_and_all_else_is_indexed(
 
 
 def test_without_the_converter_each_file_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_files, "is_installed", lambda: False)
+    monkeypatch.setattr(folder_files, "is_installed", lambda: False)
     for name in ("a.html", "a.rst", "a.pdf", "a.docx", "a.eml"):
         (tmp_path / name).write_text("Ada met Bob.")
     (tmp_path / "a.md").write_text("# Ada\n\nShe met Bob.")

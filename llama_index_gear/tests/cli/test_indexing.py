@@ -18,10 +18,10 @@ from click import ClickException
 from llama_index.core.schema import TextNode
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli import files as cli_files
 from llama_index_gear.cli import indexing, store_folder
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_note import EMBEDDING
+from llama_index_gear.ingestion import files as folder_files
 from llama_index_gear.testing import WordEmbedding
 
 Runner = Callable[..., Any]
@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_named_and_what_is_stored_of_it_stays(
 ) -> None:
     (docs / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\xff")
     (docs / "paper.pdf").write_bytes(b"%PDF-1.7\n\xe2\xe3\xcf\xd3")
-    monkeypatch.setattr(cli_files, "is_installed", lambda: False)
+    monkeypatch.setattr(folder_files, "is_installed", lambda: False)
     (docs / "empty.txt").write_text(" \n")
     first = run("index", "docs", "--store", "s")
     assert first.code == 0 and "4 files, 4 passages" in first.out

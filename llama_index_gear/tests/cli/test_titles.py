@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli import titles
-from llama_index_gear.cli.files import FolderReader
-from llama_index_gear.cli.titles import find_title
+from llama_index_gear.ingestion import titles
+from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.titles import find_title
 from llama_index_gear.testing import WordEmbedding
 
 PROSE = "He was born in Uppsala.\n\nMikael Ekström leads the team at Kestrel."

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from llama_index_gear.cli.file_texts import explain_no_prose, explain_no_sentences
-from llama_index_gear.cli.files import FolderReader
-from llama_index_gear.cli.records_of_json import Record, read_json
+from llama_index_gear.ingestion.file_texts import explain_no_prose, explain_no_sentences
+from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.records_of_json import Record, read_json
 
 
 def read(folder: Path, name: str, text: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, str]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from llama_index_gear.cli.converter import CONVERTED, convert
-from llama_index_gear.cli.records_of_json import read_json
-from llama_index_gear.cli.regular_files import NoText, UnreadableFile, read_file
-from llama_index_gear.cli.tables import TABLES, read_table
 from llama_index_gear.errors import repair_surrogates
+from llama_index_gear.ingestion.converter import CONVERTED, convert
+from llama_index_gear.ingestion.records_of_json import read_json
+from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
+from llama_index_gear.ingestion.tables import TABLES, read_table
 
 MOST = 100 * 10**6
 """Bytes that a file may have, and characters of its text."""

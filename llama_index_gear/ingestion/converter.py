@@ -21,9 +21,9 @@ from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from llama_index_gear.cli.regular_files import NoText, UnreadableFile, read_file
-from llama_index_gear.cli.tables import write_rows
 from llama_index_gear.errors import repair_surrogates
+from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
+from llama_index_gear.ingestion.tables import write_rows
 
 EXTRA = "needs: pip install 'llama-index-gear[files]'"
 """The command that brings the converter."""

@@ -1,4 +1,7 @@
-"""Files read in bounded time and size: what is no regular file is refused before it is waited for."""
+"""Files read in bounded time and size: what is no regular file is refused before it is waited for.
+
+A folder that a store made is told from those of a user.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,10 @@ from pathlib import Path
 
 from llama_index_gear.errors import GeARError
 
+NOTE = "index.json"
+"""Name of the note beside a store."""
+_COLLECTION = ("edge_config.json", "segments", "wal")  # what Qdrant Edge makes of a collection
+
 
 class UnreadableFile(GeARError):
     """A file cannot be read, or not within its bounds; the message says why, and what to do."""
@@ -15,6 +22,11 @@ class UnreadableFile(GeARError):
 
 class NoText(UnreadableFile):
     """A file holds no text, or none that can be read without a package that is not installed."""
+
+
+def is_collection(folder: Path) -> bool:
+    """Return True if a folder is one that a store made: of its passages, or of its triples."""
+    return all((folder / part).exists() for part in _COLLECTION)
 
 
 def check_file(path: Path, most: int) -> None:

@@ -19,17 +19,16 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
 from llama_index_gear.characters import unify_spelling
-from llama_index_gear.cli.converter import CONVERTED, EXTRA, HTML, is_installed
-from llama_index_gear.cli.file_texts import MOST, read_text
-from llama_index_gear.cli.reading_process import SECONDS, ReadingProcess
-from llama_index_gear.cli.records_of_json import JSON
-from llama_index_gear.cli.regular_files import NoText, UnreadableFile, check_file
-from llama_index_gear.cli.store_note import NOTE, is_collection
-from llama_index_gear.cli.tables import TABLES
-from llama_index_gear.cli.titles import find_shared, find_title
 from llama_index_gear.errors import is_whole
+from llama_index_gear.ingestion.converter import CONVERTED, EXTRA, HTML, is_installed
+from llama_index_gear.ingestion.file_texts import MOST, read_text
+from llama_index_gear.ingestion.reading_process import SECONDS, ReadingProcess
+from llama_index_gear.ingestion.records_of_json import JSON
+from llama_index_gear.ingestion.regular_files import NOTE, NoText, UnreadableFile, check_file, is_collection
+from llama_index_gear.ingestion.tables import TABLES
+from llama_index_gear.ingestion.titles import find_shared, find_title
 
-PARSER = "llama_index_gear.cli.file_texts:parse_file"
+PARSER = "llama_index_gear.ingestion.file_texts:parse_file"
 """The function that reads what is not plain text, in a process of its own."""
 _HIDDEN_KEYS = ["file", "file_type"]
 _MARKDOWN = {"file_type": "text/markdown"}  # of what was converted, whatever its name ends with

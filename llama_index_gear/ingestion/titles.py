@@ -10,8 +10,8 @@ from html import unescape
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from llama_index_gear.cli.converter import CONVERTED, HTML
 from llama_index_gear.extraction.blocks import MARKDOWN
+from llama_index_gear.ingestion.converter import CONVERTED, HTML
 
 _PROSE = {"", ".text", ".txt", *(f".{number}" for number in range(1, 10))}  # texts, and pages of manuals
 """Endings, beside those of what is or becomes Markdown, of files with a title. Code keeps its file's name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llama_index_gear.cli.files import Furniture
+from llama_index_gear.ingestion.files import Furniture
 
 MENU = "- [Home](index.html)\n- [Nora Blum](nora.html)"
 FOOTER = "© 2025 Weserkran GmbH"
