@@ -24,12 +24,12 @@ from llama_index.core.prompts import BasePromptTemplate
 
 from llama_index_gear.errors import OutOfTime, is_of_quota
 from llama_index_gear.llm.responses import (
+    aread_response,
     build_reply,
-    check_response,
     give_room,
     read_arguments,
+    read_response,
     read_text,
-    served_errors,
 )
 from llama_index_gear.llm.retries import Retries, is_transient
 from llama_index_gear.llm.tool_support import ToolSupport, refuses_tools
@@ -114,8 +114,7 @@ async def ask_for_facts(
         for tried in (form, None):
             calls += 1
             try:
-                with served_errors():
-                    response = check_response(await _call(llm, list(messages), tried))
+                response = await aread_response(_call(llm, list(messages), tried))
                 break
             except Exception as error:
                 if tried is None or not refuses_tools(error):
@@ -191,8 +190,8 @@ def _ask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str]
 
     def attempt() -> Any:
         remaining = retries.remaining
-        with served_errors():
-            return check_response(call() if remaining is None else _call_with_timeout(remaining, retries.within, call))
+        limited = functools.partial(_call_with_timeout, remaining, retries.within, call)
+        return read_response(call if remaining is None else limited)
 
     try:
         shown, call = _build_call(llm, prompt, variables, llm.chat, llm.complete)
@@ -211,8 +210,7 @@ async def _aask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[st
         remaining = retries.remaining
         try:
             async with asyncio.timeout(remaining) as limit:
-                with served_errors():
-                    return check_response(await _call_async(llm, call, sync_call))
+                return await aread_response(_call_async(llm, call, sync_call))
         except TimeoutError:
             if remaining is None or not limit.expired():
                 raise

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from traceback import walk_tb
 from typing import Any, TypeVar
 
-from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+from llama_index.core.llms import LLM
 from llama_index.core.utils import get_tokenizer
+from pydantic import ValidationError
 
 from llama_index_gear.errors import ModelServerError
 from llama_index_gear.llm.json_scan import scan
@@ -19,6 +21,9 @@ from llama_index_gear.requests import Reply
 
 Response = TypeVar("Response", bound=ChatResponse | CompletionResponse)
 
+UNREAD = (TypeError, IndexError, AttributeError, KeyError, ValidationError)
+"""Errors of a client that can't read an answer."""
+_THOUGHTS = ("thinking", "reasoning", "thought")  # types of parts
 _MAX_COUNTED_LENGTH = 500_000  # characters
 _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 _REFUSED = frozenset({"content_filter", "refusal", "safety"})
@@ -32,6 +37,8 @@ _STATUS_OF_WORDS = (
 
 _unopened: set[str] = set()
 """Names of models that closed thoughts which no mark had opened."""
+_in_parts: set[str] = set()
+"""Names of models whose streams came in parts."""
 
 
 def thinks_unopened(model_name: str) -> bool:
@@ -149,28 +156,102 @@ def _decode_json(value: Any) -> Any:
     return value
 
 
-@contextmanager
-def served_errors() -> Iterator[None]:
-    """Raise the error that a server writes into an answer of status 200, in place of the client's failure to read it.
+def read_response(call: Callable[[], Response]) -> Response | ChatResponse:
+    """Make a call, and return its response. One whose content is a list of parts is read too.
 
     Raises:
-        ModelServerError: the server's error.
+        ModelServerError: the answer is an error, though its status is 200.
 
     """
     try:
-        yield
-    except (TypeError, IndexError, AttributeError, KeyError) as error:
-        if isinstance(error, AttributeError) and error.name == "choices" and isinstance(error.obj, str):
-            raise ModelServerError(f"the answer is no JSON: {error.obj!r:.300}") from error
-        frames = reversed([frame for frame, _ in walk_tb(error.__traceback__)])
-        bodies = [value for frame in frames for value in frame.f_locals.values() if _is_unread(value)]
-        if not bodies:
-            raise
-        unread = ModelServerError(f"the answer has no reply: {bodies[0]!r:.300}")
-        raise _find_error(bodies[0]) or unread from error
+        return _check_response(call())
+    except UNREAD as error:
+        return _join_parts(find_parts(error))
 
 
-def check_response(response: Response) -> Response:
+async def aread_response(call: Awaitable[Response]) -> Response | ChatResponse:
+    """`read_response` for a call that is awaited."""
+    try:
+        return _check_response(await call)
+    except UNREAD as error:
+        return _join_parts(find_parts(error))
+
+
+def find_parts(error: Exception) -> Any:
+    """Return the answer that a client failed to read, because its content is a list of parts.
+
+    LlamaIndex's OpenAI client takes a text only. Mistral's models that think send `[{"type": "thinking", …}, …]`.
+
+    Args:
+        error: the client's, one of `UNREAD`.
+
+    Raises:
+        ModelServerError: the answer is a server's error.
+        Exception: the error itself, if it has another reason.
+
+    """
+    if isinstance(error, AttributeError) and error.name == "choices" and isinstance(error.obj, str):
+        raise ModelServerError(f"the answer is no JSON: {error.obj!r:.300}") from error
+    frames = reversed([frame for frame, _ in walk_tb(error.__traceback__)])
+    body = next((value for frame in frames for value in frame.f_locals.values() if _is_unread(value)), None)
+    if body is None:
+        raise error
+    if not body.choices:
+        unread = ModelServerError(f"the answer has no reply: {body!r:.300}")
+        raise _find_error(body) or unread from error
+    return body
+
+
+def note_parts(llm: LLM, error: Exception, said: str = "") -> None:
+    """Note that a model's stream can't be read, since its server streams in parts.
+
+    Args:
+        llm: the model.
+        error: the client's.
+        said: the words that were handed on before. Default: none.
+
+    Raises:
+        ModelServerError: there were words; or the answer is a server's error.
+        Exception: the error itself, if it has another reason.
+
+    """
+    find_parts(error)
+    _in_parts.add(llm.metadata.model_name)
+    if said:
+        problem = "the server went over to a stream in parts, which LlamaIndex's client can't read: ask again"
+        raise ModelServerError(problem) from error
+
+
+def streams_parts(llm: LLM) -> bool:
+    """Return True if a stream of this model came in parts."""
+    return llm.metadata.model_name in _in_parts
+
+
+def _is_unread(value: Any) -> bool:
+    """Return True for an answer of OpenAI's protocol without a reply in it, or with a reply in parts."""
+    if isinstance(value, type) or not hasattr(value, "choices") or not hasattr(value, "model_extra"):
+        return False
+    return not value.choices or any(
+        isinstance(_get(value, "choices", 0, kind, "content"), list) for kind in ("message", "delta")
+    )
+
+
+def _join_parts(body: Any) -> ChatResponse:
+    """Return the response whose reply is in parts: the texts are its words, and thoughts are thoughts."""
+    message = body.choices[0].message
+    words, thoughts = [], []
+    for part in message.content:
+        inside = part if isinstance(part, str) else _get(part, _get(part, "type") or "text") or _get(part, "text")
+        inner = inside if isinstance(inside, list) else [inside]
+        texts = (entry if isinstance(entry, str) else _get(entry, "text") for entry in inner)
+        kept = thoughts if _get(part, "type") in _THOUGHTS else words
+        kept.extend(text for text in texts if isinstance(text, str))
+    message.content, message.reasoning_content = "".join(words), "".join(thoughts)
+    calls = {"tool_calls": message.tool_calls} if message.tool_calls else {}
+    return ChatResponse(message=ChatMessage(message.content, role="assistant", additional_kwargs=calls), raw=body)
+
+
+def _check_response(response: Response) -> Response:
     """Return a response.
 
     Raises:
@@ -181,16 +262,6 @@ def check_response(response: Response) -> Response:
     if error is not None:
         raise error
     return response
-
-
-def _is_unread(value: Any) -> bool:
-    """Return True for an answer of OpenAI's protocol without a reply in it."""
-    return (
-        not isinstance(value, type)
-        and hasattr(value, "choices")
-        and hasattr(value, "model_extra")
-        and not value.choices
-    )
 
 
 def _find_error(body: Any) -> ModelServerError | None:
