@@ -25,6 +25,7 @@ from llama_index_gear.extraction.prompts import (
 )
 from llama_index_gear.extraction.schema import ExtractionSchema, Selected
 from llama_index_gear.llm.client import (
+    ModelNotes,
     ask_for_facts,
     has_timed_out,
     is_out_of_quota,
@@ -39,7 +40,6 @@ from llama_index_gear.llm.parsing import parse_numbered, parse_triples
 from llama_index_gear.llm.prompting import format_problem
 from llama_index_gear.llm.responses import give_room
 from llama_index_gear.llm.retries import Retries
-from llama_index_gear.llm.tool_support import ReplyRoom, ToolSupport
 from llama_index_gear.records import ExtractionRecord, Outcome
 from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, contains_entity, entity_key
@@ -223,7 +223,7 @@ _FORM = "1"  # version of the data read from a reply: a new one makes earlier ex
 class PassageCalls:
     """The LLM calls of a `GeARTripleExtractor`, with its settings.
 
-    `cost_budget` counts their cost, `tools` keeps whether the model takes tools, and `room` how much room it needs.
+    `cost_budget` counts their cost, and `notes` keeps whether the model takes tools, and how much room it needs.
     """
 
     llm: LLM
@@ -234,8 +234,7 @@ class PassageCalls:
     max_retries: int
     retry_backoff: float
     cost_budget: CostBudget
-    tools: ToolSupport
-    room: ReplyRoom
+    notes: ModelNotes
     schema: ExtractionSchema
 
     def fingerprint(self, *, with_address: bool = False) -> str:
@@ -314,14 +313,14 @@ class PassageCalls:
 
         A reply that is cut off in its thoughts is asked for once more, with more room. Later calls have this room too.
         """
-        llm = self.room.llm or self.llm
+        llm = self.notes.roomy or self.llm
         reply = await self._call_once(llm, nodes, problem)
         roomy = None if reply is None or llm is not self.llm else give_room(llm, reply)
         again = None if roomy is None else await self._call_once(roomy, nodes, problem)
         if reply is None or again is None:
             return reply
         if again.error is None:
-            self.room.llm = roomy
+            self.notes.roomy = roomy
         return join_replies(reply, again)
 
     async def _call_once(self, llm: LLM, nodes: Sequence[BaseNode], problem: str) -> Reply | None:
@@ -334,7 +333,7 @@ class PassageCalls:
                 llm,
                 self._messages(nodes, problem),
                 output_cls=self._form(nodes),
-                tools=self.tools,
+                notes=self.notes,
                 retries=Retries(self.max_retries, self.retry_backoff),
             )
             self.cost_budget.spend(reply.calls, reply.prompt_tokens, reply.completion_tokens)

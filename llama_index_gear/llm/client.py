@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import logging
 import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.bridge.pydantic import BaseModel, Field
+from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.llms import LLM
 from llama_index.core.llms.custom import CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
@@ -32,8 +33,9 @@ from llama_index_gear.llm.responses import (
     read_text,
 )
 from llama_index_gear.llm.retries import Retries, is_transient
-from llama_index_gear.llm.tool_support import ToolSupport, refuses_tools
 from llama_index_gear.requests import Reply
+
+logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -41,6 +43,7 @@ NOT_ANSWERED_YET = "not_answered_yet"
 """The code of an error that says: a batch has yet to answer this call."""
 
 _CLIENT_ERRORS = frozenset({401, 402, 403, 404})  # HTTP status: the account's or the model's, not the prompt's
+_REFUSALS = frozenset({400, 404, 405, 422, 500, 501})  # HTTP status of servers that refuse tools
 _MOST_STALE = 20  # connections that an HTTP client keeps
 
 _TURNS: WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakValueDictionary()
@@ -50,33 +53,39 @@ A lock is kept by the calls that use it: it holds its event loop, which is to go
 """
 
 
-class Fact(BaseModel):
-    """One fact of the passage."""
+@dataclass
+class ModelNotes:
+    """What earlier calls said of a model.
 
-    subject: str = Field(description="name of who or what the fact is about")
-    predicate: str = Field(description="short: what is said of the subject")
-    object: str = Field(description="name, date, number or thing that the predicate leads to")
+    Attributes:
+        accepting: the last model whose server took tools; None: none has.
+        refusing: the last model whose server refused them, and has never taken any; None: none has.
+        roomy: the model with more room, once a reply of it was cut off in its thoughts; None: none was.
+
+    """
+
+    accepting: LLM | None = None
+    refusing: LLM | None = None
+    roomy: LLM | None = None
+
+    def note_accepted(self, llm: LLM) -> None:
+        """Note that a call with tools was answered."""
+        self.accepting, self.refusing = llm, None
+
+    def note_refused(self, llm: LLM, error: Exception) -> None:
+        """Note that a server refused tools, and warn once. Of a model that has taken tools, it says nothing."""
+        if llm is self.accepting or llm is self.refusing:
+            return
+        self.refusing = llm
+        logger.warning(
+            "the server of %s takes no tools (%s, status %s): the model is asked for text from now on",
+            *(llm.metadata.model_name, type(error).__name__, getattr(error, "status_code", None)),
+        )
 
 
-class PassageFacts(BaseModel):
-    """The named entities and the facts of the passage."""
-
-    entities: list[str] = Field(description="named entities of the passage")
-    triples: list[Fact] = Field(description="facts, each with at least one of the entities")
-
-
-class NumberedFacts(BaseModel):
-    """The named entities and the facts of one of the passages."""
-
-    passage: int = Field(description="the passage's number")
-    entities: list[str] = Field(description="named entities of the passage")
-    triples: list[Fact] = Field(description="facts, each with at least one of the entities")
-
-
-class PassagesFacts(BaseModel):
-    """The named entities and the facts of each passage."""
-
-    passages: list[NumberedFacts] = Field(description="one entry a passage, in order")
+def refuses_tools(error: Exception) -> bool:
+    """Return True if a server says that its model has no tools."""
+    return getattr(error, "status_code", None) in _REFUSALS and "tool" in str(error).lower()
 
 
 def offers_functions(llm: LLM) -> bool:
@@ -89,7 +98,7 @@ async def ask_for_facts(
     messages: Sequence[ChatMessage],
     *,
     output_cls: type[BaseModel] | None,
-    tools: ToolSupport,
+    notes: ModelNotes,
     retries: Retries,
 ) -> Reply:
     """Call the model, and call it again after an error that may pass.
@@ -101,7 +110,7 @@ async def ask_for_facts(
         messages: the prompt.
         output_cls: the form of the structured output; None asks for text. A server that says that its model has no
             tools is asked for text too.
-        tools: what earlier calls said of the model's tools; this one adds to it.
+        notes: what earlier calls said of the model's tools; this one adds to it.
         retries: how often and when it is called again.
 
     """
@@ -110,7 +119,7 @@ async def ask_for_facts(
 
     async def attempt() -> tuple[ChatResponse, str]:
         nonlocal calls
-        form = None if tools.refusing is llm else output_cls
+        form = None if notes.refusing is llm else output_cls
         for tried in (form, None):
             calls += 1
             try:
@@ -119,9 +128,9 @@ async def ask_for_facts(
             except Exception as error:
                 if tried is None or not refuses_tools(error):
                     raise
-                tools.note_refused(llm, error)
+                notes.note_refused(llm, error)
         if tried is not None:
-            tools.note_accepted(llm)
+            notes.note_accepted(llm)
         return response, read_text(response) if tried is None else read_arguments(llm, response)
 
     try:

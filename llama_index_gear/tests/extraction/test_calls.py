@@ -23,7 +23,7 @@ from llama_index_gear import ExtractionLedger, GeARTripleExtractor, GeARVectorSt
 from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction import extractor
 from llama_index_gear.extraction.calls import group_into_calls, parse_shared_extraction
-from llama_index_gear.llm.client import PassagesFacts
+from llama_index_gear.extraction.schema import PassagesFacts
 from llama_index_gear.llm.parsing import parse_numbered
 from llama_index_gear.records import ExtractionRecord, Outcome
 from llama_index_gear.requests import Reply
