@@ -272,6 +272,9 @@ def _select_elements(value: list[Any]) -> list[Any]:
             tuple(element) if isinstance(element, list) and not any(map(_is_nested, element)) else element
             for element in value
         ]
+    decoded = list(map(_decode, value))
+    if all(_is_nested(element) and element for element in decoded):
+        return decoded
     return value if all(isinstance(line, str) and _read_lines(line) for line in value) else [tuple(value)]
 
 

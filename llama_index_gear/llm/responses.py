@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from traceback import walk_tb
 from typing import Any, TypeVar
 
@@ -101,59 +100,23 @@ def _find_conclusion(thoughts: str) -> str:
 
 
 def read_arguments(llm: Any, response: ChatResponse) -> str:
-    """Return the arguments of all function calls as one JSON object, or the reply's text if it calls none.
+    """Return the arguments of all function calls as JSON, one below the other, or the reply's text if it calls none.
 
-    Lists of the same name are joined. JSON that small models write into a text, `"triples": "[{…}]"`, is read.
-    Arguments that the client can't read are given as the text that they are. Never raises: the reply has its cost.
+    Arguments that the model wrote as a text are that text, so that a parser sees if they are cut off. Never raises: the
+    reply has its cost.
     """
-    try:
-        calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-    except Exception as error:  # noqa: BLE001 - any client's; the parser's error quotes it
-        return "\n".join(_list_written_arguments(response)) or f"{type(error).__name__}: {error}"
-    if not calls:
-        return read_text(response)
-    arguments: dict[str, Any] = {}
-    rest: list[str] = []
-    written = _list_written_arguments(response)
-    for number, call in enumerate(calls):
-        given = call.tool_kwargs or _decode_twice(written[number] if number < len(written) else "")
-        if not isinstance(given, dict):
-            rest.append(str(given))
-            continue
-        for name, text in given.items():
-            value = _decode_json(text)
-            are_lists = isinstance(value, list) and isinstance(arguments.get(name), list)
-            arguments[name] = [*arguments[name], *value] if are_lists else arguments.get(name, value)
-    return "\n".join([*([json.dumps(arguments)] if arguments or not any(rest) else []), *rest])
-
-
-def _list_written_arguments(response: ChatResponse) -> list[str]:
-    """Return the arguments of the function calls, as the model wrote them."""
     blocks = [block for block in response.message.blocks if block.block_type == "tool_call"]
     older = response.message.additional_kwargs.get("tool_calls") or []
-    written = [_get(block, "tool_kwargs") for block in blocks] or [
-        _get(call, "function", "arguments") for call in older
-    ]
-    return [text if isinstance(text, str) else "" for text in written]
-
-
-def _decode_twice(text: str) -> Any:
-    """Return the object that a text holds as JSON, if need be of a JSON text; another text stays."""
-    value: Any = text
-    for _ in range(3):
-        with suppress(ValueError, TypeError, RecursionError):
-            value = json.loads(value)
-    return value if isinstance(value, dict | str) else text
-
-
-def _decode_json(value: Any) -> Any:
-    """Return the list or object that a text holds as JSON; in a list, of each text in it. Other values stay."""
-    if isinstance(value, list):
-        return [_decode_json(entry) if isinstance(entry, str) else entry for entry in value]
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        with suppress(ValueError, RecursionError):  # a name may begin so too
-            return json.loads(value)
-    return value
+    written = [_get(block, "tool_kwargs") for block in blocks]
+    written = written or [_get(call, "function", "arguments") for call in older]
+    texts = [text for text in written if isinstance(text, str)]
+    if not texts:
+        try:
+            calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+        except Exception as error:  # noqa: BLE001 - any client's; the parser's error quotes it
+            return f"{type(error).__name__}: {error}"
+        texts = [json.dumps(call.tool_kwargs) for call in calls]
+    return "\n".join(texts) or read_text(response)
 
 
 def read_response(call: Callable[[], Response]) -> Response | ChatResponse:
