@@ -6,10 +6,10 @@ import asyncio
 import contextvars
 import functools
 import logging
-import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -274,27 +274,30 @@ def _join_messages(messages: Sequence[ChatMessage]) -> str:
     return "\n".join(message.content or "" for message in messages)
 
 
+def _start(call: Callable[[], Result]) -> Future[Result]:
+    """Start a call in a thread of its own, which cannot keep the process from ending."""
+    outcome: Future[Result] = Future()
+    outcome.set_running_or_notify_cancel()
+
+    def run_call() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            outcome.set_exception(error)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(run_call,), daemon=True).start()
+    return outcome
+
+
 def _call_with_timeout(seconds: float, within: float | None, call: Callable[[], Result]) -> Result:
     """Return the call's result, or raise OutOfTime, which names `within` as the limit.
 
     A late call ends in its own thread, and its result is dropped.
     """
-    outcome: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
-
-    def run_call() -> None:
-        try:
-            outcome.put((call(), None))
-        except BaseException as error:  # noqa: BLE001 - raised by the waiting thread
-            outcome.put((None, error))
-
-    threading.Thread(target=contextvars.copy_context().run, args=(run_call,), daemon=True).start()
-    try:
-        result, error = outcome.get(timeout=seconds)
-    except queue.Empty:
-        raise _timeout_error(within) from None
-    if error is not None:
-        raise error
-    return result  # type: ignore[return-value]  # None only beside an error, or because the call returned it
+    outcome = _start(call)
+    if not wait([outcome], seconds).done:
+        raise _timeout_error(within)
+    return outcome.result()
 
 
 def _timeout_error(seconds: float | None) -> OutOfTime:
@@ -337,36 +340,21 @@ async def _call_async(llm: Any, call: Callable[[], Awaitable[Result]], sync_call
 
 
 async def _call_in_thread(call: Callable[[], Result]) -> Result:
-    """Make a call in a thread of its own. The next one waits until it has ended, even if nobody waits for its result.
-
-    The thread cannot keep the process from ending.
-    """
+    """Make a call in a thread of its own. The next one waits for its end, even if nobody waits for its result."""
     loop = asyncio.get_running_loop()
     turn = _TURNS.setdefault(loop, asyncio.Lock())
     await turn.acquire()
-    outcome: asyncio.Future[Result] = loop.create_future()
 
-    def end(result: Result | None, error: BaseException | None) -> None:
-        turn.release()
-        if outcome.done():  # cancelled
-            return
-        if error is None:
-            outcome.set_result(result)  # type: ignore[arg-type]  # None only if the call returned it
-        else:
-            outcome.set_exception(error)
-
-    def run_call() -> None:
-        result, error = None, None
-        try:
-            result = call()
-        except BaseException as raised:  # noqa: BLE001 - raised where the call is awaited
-            error = raised
+    def end(_: Any) -> None:
         with suppress(RuntimeError):  # the loop has ended: nobody waits
-            loop.call_soon_threadsafe(end, result, error)
+            loop.call_soon_threadsafe(turn.release)
 
     try:
-        threading.Thread(target=contextvars.copy_context().run, args=(run_call,), daemon=True).start()
+        outcome = _start(call)
     except RuntimeError:  # there can be no more threads
         turn.release()
         raise
-    return await outcome
+    outcome.add_done_callback(end)
+    with suppress(TimeoutError):  # a call's own, which asyncio makes anew
+        await asyncio.wrap_future(outcome)
+    return outcome.result()
