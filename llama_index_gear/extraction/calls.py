@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ from llama_index_gear.llm.client import (
 from llama_index_gear.llm.echoes import ECHO_PROBLEM, drop_echoes
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
 from llama_index_gear.llm.escaping import escape_fences
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
 from llama_index_gear.llm.prompting import format_problem
 from llama_index_gear.llm.responses import give_room
@@ -74,8 +76,9 @@ def parse_extraction(reply: Reply, schema: ExtractionSchema = _ANY) -> Extractio
     if reply.is_thought:
         return Extraction((), Outcome.TRUNCATED, THOUGHT_PROBLEM)
     try:
-        stated = parse_triples(reply.text).triples
-        triples, refused, note = schema.select(stated, read_types(reply.text) if schema.entity_types else {})
+        scanned = ScannedReply(reply.text)
+        stated = parse_triples(scanned).triples
+        triples, refused, note = schema.select(stated, read_types(scanned) if schema.entity_types else {})
     except ReplyError as error:
         if reply.truncated:
             return Extraction((), Outcome.TRUNCATED, f"the reply was cut off: {error}")
@@ -147,16 +150,19 @@ def parse_shared_extraction(
     tokens are divided evenly among the passages; its number of tries is counted with the first one.
     """
     parsed: dict[int, tuple[Triple, ...]] = {}
+    types: dict[int, dict[str, str]] = {}
     failure = ExtractionRecord(Outcome.UNREADABLE, "the reply for several passages does not say what this one states")
     if reply.error is not None and is_repeatable(reply):
         said = parse_extraction(reply)
         call_id = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()[:16]
         failure = ExtractionRecord(said.outcome, said.problem, shared_call_id=call_id)
     elif reply.error is None and not reply.refused:
-        parsed = parse_numbered(reply.text, len(passages))
+        with suppress(ReplyError):  # of a reply that is too long
+            scanned = ScannedReply(reply.text)
+            parsed = parse_numbered(scanned, len(passages))
+            types = read_numbered_types(scanned) if schema.entity_types else {}
         if reply.truncated and parsed:  # the entry that was cut may look whole, since clients close the brackets
             parsed.popitem()
-    types = read_numbered_types(reply.text) if schema.entity_types else {}
     results: list[tuple[Sequence[Triple], ExtractionRecord]] = []
     texts = [entity_key(f"{title} {text}") for text, title in passages]
     for number, own in enumerate(texts, start=1):

@@ -14,8 +14,8 @@ from llama_index.core.utils import get_tokenizer
 from pydantic import ValidationError
 
 from llama_index_gear.errors import ModelServerError
-from llama_index_gear.llm.json_scan import scan
-from llama_index_gear.llm.replies import MAX_REPLY_LENGTH, Said, read_said
+from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, scan
+from llama_index_gear.llm.replies import clean_reply, read_said
 from llama_index_gear.requests import Reply
 
 Response = TypeVar("Response", bound=ChatResponse | CompletionResponse)
@@ -59,7 +59,7 @@ def build_reply(response: ChatResponse | CompletionResponse, prompt: str, text: 
     """
     sent, received = _count_tokens(response, prompt, text)
     finish, refusal = _find_ending(response)
-    said = read_said(text) if len(text) <= MAX_REPLY_LENGTH else Said(text)
+    said = clean_reply(text)
     if said.is_unopened:
         _unopened.add(model_name)
     thoughts = "" if said.text else find_thoughts(response)
