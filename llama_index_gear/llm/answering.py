@@ -76,7 +76,8 @@ class AnsweringLLM(CustomLLM):
                 return self._clean(first, rest, prompt, prompt_args)
             except UNREAD as error:
                 note_parts(self.llm, error)
-        return iter([_read_text(ask_llm(self.llm, prompt, prompt_args))])
+        answer = _read_text(ask_llm(self.llm, prompt, prompt_args))
+        return (piece for piece in [answer])
 
     def _clean(
         self, first: str, rest: Iterator[str], prompt: BasePromptTemplate, prompt_args: dict[str, Any]

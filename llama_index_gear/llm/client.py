@@ -199,8 +199,9 @@ def _ask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str]
 
     def attempt() -> Any:
         remaining = retries.remaining
-        limited = functools.partial(_call_with_timeout, remaining, retries.within, call)
-        return read_response(call if remaining is None else limited)
+        if remaining is None:
+            return read_response(call)
+        return read_response(functools.partial(_call_with_timeout, remaining, retries.within, call))
 
     try:
         shown, call = _build_call(llm, prompt, variables, llm.chat, llm.complete)

@@ -202,7 +202,8 @@ def _is_unread(value: Any) -> bool:
 def _join_parts(body: Any) -> ChatResponse:
     """Return the response whose reply is in parts: the texts are its words, and thoughts are thoughts."""
     message = body.choices[0].message
-    words, thoughts = [], []
+    words: list[str] = []
+    thoughts: list[str] = []
     for part in message.content:
         inside = part if isinstance(part, str) else _get(part, _get(part, "type") or "text") or _get(part, "text")
         inner = inside if isinstance(inside, list) else [inside]
