@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode
@@ -41,9 +39,9 @@ def render_graph(part: Neighborhood) -> str:
     passages = count(len(data["passages"]), "passage")
     is_whole = all(entity["whole"] for entity in data["entities"])
     part_of = "" if is_whole else "a part of "
-    title = escape(data["entities"][data["start"]]["name"])
+    title = data["entities"][data["start"]]["name"]
     return fill_page(
-        files("llama_index_gear.pages") / "graph.html",
+        "pages/graph.html",
         data,
         title=title,
         extent=f"{triples}, {names} and {passages}: {part_of}all that surrounds {title} in the store.",
