@@ -10,7 +10,7 @@ from llama_index_gear.llm.escaping import split_citations
 from llama_index_gear.pages.page import fill_page
 from llama_index_gear.trace import wording
 from llama_index_gear.trace.evidence import Evidence
-from llama_index_gear.trace.fact_graph import collect_facts, render_graph
+from llama_index_gear.trace.fact_graph import collect_facts, draw_graph
 from llama_index_gear.trace.path import PathNode, find_answer_path
 
 _MAX_OPEN = 3  # cited passages that are shown without a click, if there are no more
@@ -54,7 +54,7 @@ def to_html(trace: Evidence) -> str:
         path=path,
         nodes=_list_nodes(path.trees),
         passages=passages,
-        graph=render_graph(facts),
+        graph=draw_graph(facts) if facts else None,
         anchors={source.passage_id: f"passage-{rank}" for rank, source in enumerate(trace.passages, start=1)},
         marks={passage_id: f"[{number}] " for number, passage_id in trace.citations.items()},
         name_all=lambda ids: [trace.titles.get(passage_id, passage_id) for passage_id in ids],
