@@ -27,7 +27,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -91,6 +91,9 @@ class Reply:
 
     reasoning: str | None = None
     """Thoughts that the server sends beside the text, as `message.reasoning_content`."""
+
+    parts: Sequence[Any] = ()
+    """The message content as a list of parts, in place of the text. A stream has them behind the text's pieces."""
 
     body: Mapping[str, Any] | str | None = None
     """The whole answer, sent as is with the status: an error that a server writes into an answer of status 200.
@@ -572,7 +575,7 @@ def _build_completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
     silent = reply.refusal is not None or (reply.arguments is not None and not reply.text)
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": None if silent else reply.text,
+        "content": list(reply.parts) or (None if silent else reply.text),
         "refusal": reply.refusal,
     }
     if reply.reasoning is not None:
@@ -599,6 +602,7 @@ def _build_chunks(body: Mapping[str, Any], reply: Reply) -> list[dict[str, Any]]
     elif reply.text or reply.arguments is None:
         deltas.append({"role": "assistant", "content": "", "refusal": None})
         deltas.extend({"content": piece} for piece in build_deltas(reply.text))
+        deltas.extend({"content": [part]} for part in reply.parts)
     if reply.arguments is not None:
         start: dict[str, Any] = {} if deltas else {"role": "assistant", "content": None}
         deltas.append({**start, "tool_calls": [{"index": 0, **_build_tool_call(body, "")}]})

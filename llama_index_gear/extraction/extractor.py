@@ -36,8 +36,7 @@ from llama_index_gear.extraction.serialization import (
     prompt_to_dict,
 )
 from llama_index_gear.flow import run_coroutine
-from llama_index_gear.llm.client import offers_functions
-from llama_index_gear.llm.tool_support import ReplyRoom, ToolSupport
+from llama_index_gear.llm.client import ModelNotes, offers_functions
 from llama_index_gear.nodes import ONE_NODE, must_stay
 from llama_index_gear.requests import ExtractionCallIds, FinishWrites
 from llama_index_gear.tenancy import Tenancy
@@ -145,8 +144,7 @@ class GeARTripleExtractor(TransformComponent):
 
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
     _cost_budget: CostBudget = PrivateAttr()
-    _tools: ToolSupport = PrivateAttr(default_factory=ToolSupport)
-    _room: ReplyRoom = PrivateAttr(default_factory=ReplyRoom)
+    _notes: ModelNotes = PrivateAttr(default_factory=ModelNotes)
     _tenancy: Tenancy = PrivateAttr()
     _extraction_cache: ExtractionCache = PrivateAttr()
 
@@ -391,8 +389,7 @@ class GeARTripleExtractor(TransformComponent):
             self.max_retries,
             self.retry_backoff,
             self._cost_budget,
-            self._tools,
-            self._room,
+            self._notes,
             ExtractionSchema.of(self.allowed_entity_types, self.allowed_relation_types, self.domain),
         )
 

@@ -6,16 +6,13 @@ its neighbors and their passages, to be walked from name to name.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
-from importlib.resources.abc import Traversable
-from string import Template
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_gear.characters import count
@@ -26,24 +23,23 @@ _BIDI_CONTROL = re.compile("[\u202a-\u202e\u2066-\u2069]")  # it reverses the di
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 )
+_TEMPLATES = Environment(
+    loader=PackageLoader("llama_index_gear", ""), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+)
+_TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
 
 
-def fill_page(template: Traversable, data: Any, **parts: str) -> str:
+def fill_page(template: str, data: Any, **parts: Any) -> str:
     """Return the page that a template and its parts make. It loads nothing, and sends nothing.
 
     Args:
-        template: the file. `$data`, `$policy` and `$style` in it are filled in, beside the parts.
+        template: the file in this package. `data`, `policy` and `style` in it are filled in, beside the parts.
         data: what the page's script reads, as plain JSON.
-        **parts: HTML by name. Text in it must have been escaped.
+        **parts: values by name. Text in them is escaped.
 
     """
-    page = Template(template.read_text("utf-8")).substitute(
-        parts,
-        policy=_POLICY,
-        style=(files("llama_index_gear.pages") / "style.css").read_text("utf-8"),
-        # "<" could end the script element that the data stands in.
-        data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
-    )
+    style = (files("llama_index_gear.pages") / "style.css").read_text("utf-8")
+    page = _TEMPLATES.get_template(template).render(parts, data=data, policy=_POLICY, style=style)
     return _BIDI_CONTROL.sub("\N{REPLACEMENT CHARACTER}", page)
 
 
@@ -72,9 +68,9 @@ def render_graph(part: Neighborhood) -> str:
     passages = count(len(data["passages"]), "passage")
     is_whole = all(entity["whole"] for entity in data["entities"])
     part_of = "" if is_whole else "a part of "
-    title = escape(data["entities"][data["start"]]["name"])
+    title = data["entities"][data["start"]]["name"]
     return fill_page(
-        files("llama_index_gear.pages") / "graph.html",
+        "pages/graph.html",
         data,
         title=title,
         extent=f"{triples}, {names} and {passages}: {part_of}all that surrounds {title} in the store.",

@@ -18,8 +18,8 @@ from llama_index_gear.expansion.alignment import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.escaping import escape_fences, number_passages
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_flow
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import parse_yes_or_no
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.trace.evidence import Step
@@ -217,7 +217,7 @@ def rank_flow(
     return ask_and_parse_flow(prompt, "rank", lambda reply: parse_ranking(reply, len(passages)), variables)
 
 
-def parse_decision(reply: str) -> Decision:
+def parse_decision(reply: ScannedReply) -> Decision:
     """Read the decision of a reply. It may stand there twice, if it is the same.
 
     Raises:
@@ -225,14 +225,13 @@ def parse_decision(reply: str) -> Decision:
             several queries.
 
     """
-    text = clean_reply(reply)
-    sufficient, forms = parse_yes_or_no(text, "sufficient", "decision")
+    sufficient, forms = parse_yes_or_no(reply, "sufficient", "decision")
     if not sufficient and not forms:
-        raise ReplyError(f"the facts don't suffice, and no query can be read, in the reply {text[:200]!r}")
+        raise ReplyError(f"the facts don't suffice, and no query can be read, in the reply {reply.text[:200]!r}")
     return Decision(True) if sufficient else Decision(False, parse_query(reply))
 
 
-def parse_ranking(reply: str, count: int) -> list[int]:
+def parse_ranking(reply: ScannedReply, count: int) -> list[int]:
     """Read the positions of the passages that a reply ranks, from 0, best first, without repetition.
 
     Numbers of no passage are left out.
@@ -245,7 +244,7 @@ def parse_ranking(reply: str, count: int) -> list[int]:
         ReplyError: the reply neither names a passage nor says that none helps, or it has two different rankings.
 
     """
-    text = clean_reply(reply)
+    text = reply.text
     bracketed = _BRACKETED.findall(text)
     if _BARE.fullmatch(text):
         bracketed = [text]

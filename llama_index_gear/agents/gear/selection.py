@@ -23,8 +23,8 @@ from llama_index_gear.flow import Flow, ask
 from llama_index_gear.llm.echoes import require_own
 from llama_index_gear.llm.escaping import escape_fences, number_passages
 from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passages
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.selection import read_needed
 from llama_index_gear.llm.verdicts import find_forms_and_prose
 from llama_index_gear.nodes import CHAIN_KEY, llm_texts
@@ -97,14 +97,14 @@ def read_step_flow(
         "queries": queries,
     }
 
-    def parse(reply: str) -> Selection:
+    def parse(reply: ScannedReply) -> Selection:
         selection = parse_step(reply, len(passages))
         return replace(selection, facts=require_own(selection.facts, prompt, passages))
 
     return ask_and_parse_flow(prompt, "select", parse, variables)
 
 
-def parse_step(reply: str, count: int) -> Selection:
+def parse_step(reply: ScannedReply, count: int) -> Selection:
     """Read the reply of a step.
 
     Args:
@@ -116,9 +116,9 @@ def parse_step(reply: str, count: int) -> Selection:
             or has facts or a query that can't be read.
 
     """
-    text = clean_reply(reply)
+    text = reply.text
     verdict = parse_verdict(reply)
-    forms, _ = find_forms_and_prose(text, "needed")
+    forms, _ = find_forms_and_prose(reply, "needed")
     needed = read_needed(forms, count, text)
     facts = read_facts(forms, text, ["facts", "triples"])
     if verdict.answerable:

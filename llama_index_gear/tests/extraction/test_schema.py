@@ -20,6 +20,7 @@ from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, fit_to_schema
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.llm.entity_types import read_types
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.testing import ScriptedLLM
 
 TYPES = ["person", "place"]
@@ -243,4 +244,4 @@ def test_wrong_arguments(wrong: dict[str, Any], match: str) -> None:
 
 @pytest.mark.parametrize("write", [lambda n: '{"entities": ' * n, lambda n: '{"entities": {"a": "b"}, ' * n])
 def test_types_of_hostile_replies_are_read_in_time(write: Callable[[int], str]) -> None:
-    assert set(read_types(write(5_000))) <= {"a"}
+    assert set(read_types(ScannedReply(write(5_000)))) <= {"a"}

@@ -91,7 +91,7 @@ def test_what_is_said(form: str, words: str) -> None:
     said = read_said(form.format(words))
     assert said == Said(words, is_unopened=form in UNOPENED)
     assert all(stream(form.format(words), size, waits=said.is_unopened) == words for size in (1, 3, 1_000))
-    assert clean_reply(words) == words
+    assert clean_reply(words).text == words
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,8 @@ def test_a_stream_is_not_held_back() -> None:
 
 
 def test_json_in_a_json_text() -> None:
-    assert clean_reply('"{\\"needed\\": [1]}"') == '{"needed": [1]}' and clean_reply('"Bremen"') == '"Bremen"'
+    assert clean_reply('"{\\"needed\\": [1]}"').text == '{"needed": [1]}'
+    assert clean_reply('"Bremen"').text == '"Bremen"'
 
 
 PIECES = [
