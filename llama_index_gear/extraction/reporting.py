@@ -1,4 +1,4 @@
-"""What an extractor logs of a run. A problem may quote a reply, and so a passage: logs hold none but at level DEBUG."""
+"""The log lines of an extractor. A problem may quote a reply, and so a passage: only level DEBUG shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What earlier calls said of a model: that it takes tools or not, and that it needs more room for its thoughts."""
+"""Remembers of a model, from earlier calls, if it takes tools, and if it needs more room for its thoughts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REFUSALS = frozenset({400, 404, 405, 422, 500, 501})  # HTTP status of servers 
 
 @dataclass
 class ToolSupport:
-    """What earlier calls said of a model's tools.
+    """Remembers the models that took tools, and that refused them.
 
     Attributes:
         accepting: the last model whose server took tools; None: none has.

@@ -1,4 +1,4 @@
-"""What is closed by the end of a `with` or `async with` block."""
+"""Closes an object at the end of a `with` or `async with` block."""
 
 from __future__ import annotations
 

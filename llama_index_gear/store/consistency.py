@@ -1,4 +1,4 @@
-"""How the replicas of a cluster agree: what is said of it with each call that writes or reads points."""
+"""Qdrant's write ordering and read consistency: the arguments of each call that writes or reads points."""
 
 from __future__ import annotations
 
