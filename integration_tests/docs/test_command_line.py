@@ -67,7 +67,7 @@ def test_the_guide_runs(shell: Shell, readme: list[tuple[str, str]]) -> None:
     printed = [shell.run(block) for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL)]
     assert len(printed) == 4
     assert ": 0 new or changed" in printed[0] and "J. Robert Oppenheimer" in printed[0]
-    assert re.match(r"(\d+) passages \(0 already extracted or blank\): \1 calls, .* cost 0\.\d+ in", printed[1])
+    assert re.match(r"(\d+) passages \(0 already extracted or blank\): \1 calls, .* cost 0\.\d+ in", printed[2])
     assert "Max Born" in (shell.folder / "answer.json").read_text("utf-8")
     assert "recall, in percent, of 2 questions" in printed[-1] and "\nGraphRetriever against " in printed[-1]
 

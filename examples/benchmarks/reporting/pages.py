@@ -16,7 +16,7 @@ OF_READER = [label for label in ROWS if label not in ("hybrid", "IRCoT, for comp
 RANKING_SETS = {"MuSiQue": "musique", "2WikiMultiHopQA": "2wiki", "HotpotQA": "hotpotqa"}
 RANKING_ROWS = {
     "hybrid": ("file", "hybrid"),
-    "`PassageRanker` over hybrid's forty": ("file", "ranker"),
+    "`PassageRanker` over hybrid's first 40": ("file", "ranker"),
     "`GraphRetriever`": ("file", "default"),
     "… with weights learned on the other two sets": ("file", "left out"),
     "… with triples by rule, without any model": ("offline", "default"),

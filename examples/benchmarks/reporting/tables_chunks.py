@@ -12,7 +12,7 @@ LABELS = {
     "bm25": "BM25",
     "bm25, average 60": "BM25, `bm25_avg_len=60`",
     "graph": "`GraphRetriever`, against hybrid",
-    "ranker": "`PassageRanker` over dense's forty, against dense",
+    "ranker": "`PassageRanker` over dense's first 40, against dense",
 }
 
 
