@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 import report
 from harness.measures import compare
-from reporting.pages import BLOCKS, COSTS, fill, remove_figures
+from reporting.pages import BLOCKS, fill, remove_figures
 from reporting.results import EMBED, LLM_FILE, SELECTION_FILE, SHARED_FILES, Results
 from repository import BENCHMARKS
 
@@ -18,6 +18,11 @@ from llama_index_gear import GeARRetriever, MentionTripleExtractor, T2RAGRetriev
 CUTS = (5, 10, 15)
 RESULTS = Results(BENCHMARKS / "results")
 FILES = [f"{data}-{embed}" for data in ("hotpotqa", "musique_train") for embed in EMBED]
+WITH_A_SMALL_MODEL = (
+    *("hybrid+naive", "hybrid+sync", "graph+select", "graph+selection", "hybrid+gear", "hybrid+gear[max_steps=1]"),
+    *("hybrid+gear[calls=merged]", "hybrid+gear[calls=single]", "t2rag", "t2rag[expand=true]", "hybrid+ircot"),
+    "hipporag-filter",
+)
 PAGES = {page.stem: page.read_text("utf-8") for page in report.PAGES}
 
 
@@ -161,13 +166,11 @@ def test_a_dense_graph_does_not_differ_from_a_sparse_one_beyond_chance() -> None
 def test_with_a_small_model_no_method_differs_from_hybrid_beyond_chance() -> None:
     """And its selection does not differ from the retriever whose passages it reads."""
     points = {}
-    for label, method in COSTS.items():
+    for method in WITH_A_SMALL_MODEL:
         row = RESULTS.row(LLM_FILE, method) or RESULTS.row(SELECTION_FILE, method)
         assert row is not None, method
-        if method in ("gold", "closed-book", "hybrid", "graph"):
-            continue
         assert row["against"] == ("graph" if method.startswith("graph+") else "hybrid")
-        assert [cut for cut in CUTS if row[f"gain@{cut}"]["p_corrected"] < 0.05] == [], label
+        assert [cut for cut in CUTS if row[f"gain@{cut}"]["p_corrected"] < 0.05] == [], method
         points[method] = row["gain@15"]["points"]
     assert min(points, key=lambda method: points[method]) == "t2rag"
     selection = RESULTS.row(SELECTION_FILE, "graph+selection")
@@ -202,8 +205,6 @@ def test_the_sizes_that_were_measured() -> None:
     assert sizes == pytest.approx([1e4, 1e5, 1e6, 5e6, 1e7], rel=1e-3)
     fewer_hubs = [row["triples"] for row in RESULTS.files["speed-extracted"]["sizes"]]
     assert fewer_hubs == pytest.approx(sizes[:4], rel=1e-3)
-    rows = [line for line in PAGES["scale"].split("figures: scale")[1].splitlines() if line.startswith("| ")][2:7]
-    assert [" – |" in row for row in rows] == [False] * 4 + [True]  # the largest store has no other beside it
 
 
 def test_the_figures_in_a_docstring_are_committed_results() -> None:

@@ -72,7 +72,7 @@ class IndexReport:
 
 @dataclass
 class IndexPlan:
-    """What a run has to do.
+    """The work of a run.
 
     Attributes:
         store: the store.
@@ -95,7 +95,7 @@ class IndexPlan:
 
     @property
     def estimate(self) -> ExtractionEstimate | None:
-        """What the model is expected to cost; None if rules extract."""
+        """The expected cost of the model; None if rules extract."""
         extractor = self.extractor
         return extractor.estimate(self.candidates) if isinstance(extractor, GeARTripleExtractor) else None
 

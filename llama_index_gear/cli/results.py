@@ -1,4 +1,4 @@
-"""What the tools of `mcp` return, as data and as text. Nothing here takes seconds to import."""
+"""The results of the tools of `mcp`, as data and as text. Nothing here takes seconds to import."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Explanation(BaseModel):
 
 
 class Written(BaseModel):
-    """What a tool wrote into the store, or deleted from it."""
+    """The passages that a tool wrote into the store, or deleted from it."""
 
     document: str
     added: int = Field(default=0, description="passages that were written")

@@ -50,7 +50,7 @@ _ANY = ExtractionSchema()
 
 
 class Extraction(NamedTuple):
-    """What a reply says of one passage.
+    """The part of a reply that is about one passage.
 
     Attributes:
         triples: the facts.

@@ -42,7 +42,7 @@ _FURNITURE = re.compile(
 )
 """Matches a line that says nothing to a reader."""
 DIRECTIVE = re.compile(r"\s*\.\. (?:_.*:|[\w:-]+::.*)")
-"""Matches a line of reStructuredText that is none of its text, in a block of code too."""
+"""Matches a line of reStructuredText that is markup, not text, in a block of code too."""
 _NOTE = re.compile(r"[ \t]*\[\^[^\]\s]{1,40}\]:[ \t]*")
 _BULLET = re.compile(r"([ \t]*)[•‣◦▪●–](?=[ \t])")
 _NEUTRAL = re.compile(r"[#>|;%]|//|--|[*+] |- (?![\"']?[a-z_][\w.-]*[\"']?:)|\d+[.)] ")

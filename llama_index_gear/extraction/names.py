@@ -427,7 +427,7 @@ def _find_linked(sentence: Sentence) -> Iterator[tuple[Name, bool]]:
 
 
 def _list_stems(word: str) -> list[str]:
-    """Return what a verb may be of which this is the third person ("specifies", "processes", "creates")."""
+    """Return the possible base forms of a verb in the third person ("specifies", "processes", "creates")."""
     return [
         word,
         *(word.removesuffix(end) + stem for end, stem in (("s", ""), ("es", ""), ("ies", "y")) if word.endswith(end)),

@@ -66,7 +66,7 @@ class Selected(NamedTuple):
 
 @dataclass(frozen=True)
 class ExtractionSchema:
-    """What an extraction may state.
+    """The types and relations that an extraction may state.
 
     Names are compared without regard to case, spaces, hyphens and underscores: "BORN_IN" is "born in".
 

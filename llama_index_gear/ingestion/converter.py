@@ -51,7 +51,7 @@ _ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
 """Matches what stands in front of a subject that was answered or sent on."""
 _STYLE = re.compile(rb"(?is)<style\b.*?</style\s*>|<!--.*?-->")
 _FURNITURE = ["footer", "[role=navigation]", "[role=contentinfo]", "[role=search]", ".headerlink", ".noprint"]
-"""Selectors of the parts of a page that a browser shows and that are none of its text."""
+"""Selectors of the parts of a page that a browser shows beside its text."""
 _HTML_TITLE = re.compile(r"(?is)\A(?:(?!<body\b|<svg\b).)*?<title\b[^>]*>(.*?)</title>")
 _LOCAL_LINK = re.compile(r"\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n]*\")?\)")
 """Matches a link from one page of a site to another: its text names the page, and its file is no name."""

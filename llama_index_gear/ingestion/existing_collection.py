@@ -50,7 +50,7 @@ _MIN_COSINE = 0.5  # of two vectors of one text; of two models they have some 0
 
 @dataclass(frozen=True)
 class CollectionReport:
-    """What `ExistingCollection.extract_to` did.
+    """The result of `ExistingCollection.extract_to`: counts of passages.
 
     Attributes:
         passages: passages that the collection has.

@@ -23,7 +23,7 @@ from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile
 from llama_index_gear.messages import name_file, shorten_line, show_line, show_messages
 
 SECONDS = 60.0
-"""How long a file may take, by default."""
+"""The default time limit of a file, in seconds."""
 _MEMORY = 4 * 2**30  # bytes
 _GRACE = 5  # seconds after which the process ends itself, if nobody has ended it
 _ONE_THREAD = dict.fromkeys(

@@ -83,7 +83,7 @@ _SALUTATION = re.compile(
     r"(?:dear|hello|hi|to whom|sehr geehrte[rs]?|liebe[rs]?|hallo|guten tag|ch[eè]re?s?|estimad[oa]s?)\s+\S",
     re.IGNORECASE,
 )
-"""What a letter begins with."""
+"""The first words of a letter."""
 _OF_FOLDER = frozenset({"index", "readme", "default", "home"})
 """Names of the file that speaks for its folder."""
 _YAML_KEY = re.compile(r"[\w\"'][^:]*:(?:\s|$)")

@@ -1,4 +1,4 @@
-"""What an update of a store asks for: which passages are to be extracted, stored and deleted."""
+"""The passages that an update of a store has to extract, store and delete."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def describe_extractor(extractor: TransformComponent) -> tuple[str, str]:
 
 
 class Selection(NamedTuple):
-    """What there is to do for a page.
+    """The work for a page of passages.
 
     Attributes:
         wanted: the passages to extract: those that are new or changed, and those that failed, as stored.

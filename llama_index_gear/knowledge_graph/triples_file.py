@@ -29,7 +29,7 @@ _COLUMNS = (
     {"predicate", "pred", "p", "relation", "relationship", "rel", "r", "property", "verb", "edge", "type", "label"},
     {"object", "obj", "o", "tail", "t", "target", "to", "end", "entity", "node", "value"},
 )
-"""What the three columns are called, in small letters."""
+"""The names of the three columns, in small letters."""
 _TICKS = 1000  # lines between two updates of the progress bar
 
 

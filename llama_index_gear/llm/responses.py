@@ -1,4 +1,4 @@
-"""What a client's response says: its words, the arguments of its function calls, its ending, its tokens, its error."""
+"""Reads a client's response: its words, the arguments of its function calls, its ending, its tokens, its error."""
 
 from __future__ import annotations
 

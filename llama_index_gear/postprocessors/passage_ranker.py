@@ -45,7 +45,7 @@ class PassageRanker(BaseNodePostprocessor):
     Raises:
         ArgumentError: an argument of the wrong kind; (from `postprocess_nodes`) no question, or one that is too
             long.
-        TripleError: (from `postprocess_nodes`) a node carries triples that are none.
+        TripleError: (from `postprocess_nodes`) a node has malformed `gear_triples`.
         Exception: (from `postprocess_nodes`) any exception of the extractor.
 
     """

@@ -390,7 +390,7 @@ class AgentQueryEngine(BaseQueryEngine):
             note(str(response) if response.response else "")  # LlamaIndex writes "None" for an empty one
 
     def _verify_flow(self, nodes: Sequence[NodeWithScore], trace: Trace, start: float) -> Flow[None]:
-        """Check the response in the trace. It may rest on what the agent needed, else on what it was written from."""
+        """Check the response in the trace against the needed passages, or else against the answer's context."""
         if self._abstention(trace) or trace.unanswered:
             trace.note(verification="no answer")
             return

@@ -17,8 +17,8 @@ class Ranked(NamedTuple):
     Attributes:
         id: its node id.
         score: its estimated share of what the pool holds for the question. The shares of a pool sum to 1.
-        shares: name of a list or signal → what it adds to the weighted sum that ranks the passage, less what it adds on
-            average in the pool.
+        shares: name of a list or signal → its contribution to the weighted sum that ranks the passage, minus the pool's
+            mean.
         signals: names of the signals beside the best passages that are not 0 for it.
         named_by: the fact of the best passages that names what it is about (`Company.named_by`); None if no fact does.
         linked_by: the fact of the best passages that names an entity of it (`Company.linked_by`); None if no fact does.
@@ -97,7 +97,7 @@ def order(scores: Sequence[float]) -> list[int]:
 def _share_tables(
     first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]], weights: RankingWeights
 ) -> dict[str, list[float]]:
-    """Return what each list and each signal adds to a passage's weighted sum, less its mean, for each passage."""
+    """Return each list's and each signal's contribution to the weighted sum of each passage, minus the mean."""
     of_first = weights.second.get(FIRST, 0.0)
     tables: dict[str, list[float]] = {}
     for signals, scale, table in ((first, of_first, weights.first), (second, 1.0, weights.second)):

@@ -27,13 +27,13 @@ class GraphRetriever(StoreRetriever):
     Dense search, BM25, and a PageRank over the triples of what both find first each give forty passages to a pool. One
     ranking with learned weights orders it: first by the lists, then by what a passage is beside the five best (it has
     words of the question that they lack; their facts name what it is about: its title, in the metadata `title`, or the
-    most frequent subject of its triples). The pool has the same width whatever `similarity_top_k` is, so that five
-    passages are the first five of forty.
+    most frequent subject of its triples). The pool's size doesn't depend on `similarity_top_k`: the top 5 are always
+    the first 5 of the top 40.
 
     Each result says why it stands where it does, in metadata that neither the LLM nor the embedding model sees:
     `gear_chain` (the triples that lead to it), `gear_ranks` (its rank in each list) and `gear_reasons` (what placed it,
-    with its share of the score). Its score is the share of the pool's worth that the ranking gives it: all scores of a
-    pool sum to 1, so a similarity cut-off made for cosines would remove nearly every result.
+    with its share of the score). Scores are normalized: those of a pool sum to 1. Don't apply a similarity cut-off that
+    was made for cosines: it would remove nearly every result.
 
     Args:
         vector_store: the store that holds passages and triples.
@@ -57,7 +57,7 @@ class GraphRetriever(StoreRetriever):
         TenantError: the store is divided between tenants, and neither it nor the filters name one.
         UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
         EmbeddingError: (from `retrieve`) a question's embedding, given or made, is none of the store's dimension.
-        TripleError: (from `retrieve`) a node of a base retriever carries triples that are none.
+        TripleError: (from `retrieve`) a node of a base retriever has malformed `gear_triples`.
         Exception: (from `retrieve`) any exception of a base retriever or of Qdrant.
 
     """

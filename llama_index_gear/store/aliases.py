@@ -3,7 +3,7 @@
 A link joins two entity keys. It stands in the payload of every triple that has one of the two at an end: `aliases` says
 which key has which alias, and the aliases' keys are appended to `entities`, by which neighbors are found. So reading
 costs nothing more, a filter hides a link with its triples, and whoever deletes triples deletes their links. Links are
-not transitive. Without links a payload is what it was before there were any.
+not transitive. Unlinked payloads are unchanged.
 """
 
 from __future__ import annotations

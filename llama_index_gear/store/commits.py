@@ -1,4 +1,4 @@
-"""Writes of passages with their triples that end whole beside the writes of other processes, without a common lock.
+"""Lock-free writes: a passage and its triples stay consistent when several processes write them.
 
 A passage with triples names the write that stored it, and so do its triples. A write of a passage goes so:
 
@@ -13,7 +13,7 @@ A passage with triples names the write that stored it, and so do its triples. A 
 From step 1 to step 4 these triples say that a call is at work on them (`UNFINISHED`), and which one. So do those that
 are deleted with their passage. By them `unfinished` finds a call that ended early, and finishes or undoes it.
 
-Each start anew follows the success of another writer, so all come to an end. The last one to store the passage wins.
+A writer starts anew only after another has succeeded, so all terminate. The last one to store the passage wins.
 
 A deletion marks the triples of the write that the passage names, deletes the passage if it still names that write, and
 then deletes the marked triples. Where there is no passage, it spares triples in the name of a call under way: their

@@ -162,9 +162,9 @@ def _read_kind(schema: Any) -> str:
 
 
 def find_index_fault(indexes: Mapping[str, Any], path: str) -> str:
-    """Return what is wrong with the index of a path: there is none, or one by which filters find something else.
+    """Return the fault of a path's index, "" if there is none: it is missing, or its rules change what filters find.
 
-    An earlier version made such indexes. It is "" if nothing is wrong.
+    An earlier version made such indexes.
     """
     if path not in indexes:
         return f"no index of {path!r}"

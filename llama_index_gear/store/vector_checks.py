@@ -57,7 +57,7 @@ class _Read(NamedTuple):
 
 @dataclass
 class Agreement:
-    """How far the vectors of a sample are those of their texts.
+    """The agreement of a sample's vectors with its texts.
 
     Attributes:
         passages: median cosine of the passages' embeddings and the model's; None if none was compared.

@@ -120,10 +120,10 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             "medium", through one of them; "strong", through the same one always, or not at all while that is away.
             Where several processes write the same passages, replicas need "medium" or "strong": otherwise one may
             keep one writer's passage, and another the other's. The embedded engine refuses it.
-        read_consistency: which replicas a read asks, and what it believes. "quorum": more than half of them, and what
-            all these have; "majority": all of them, and what more than half have; "all": all, and what all have; a
-            number: so many, and what all these have. A read that finds too few is refused. Default: one replica,
-            which may lack what was written a moment ago. The embedded engine refuses it.
+        read_consistency: Qdrant's read consistency. A read returns the points on which replicas agree: "quorum", all of
+            more than half that are asked; "majority", more than half of all; "all", all of them; a number, all of so
+            many. A read that reaches too few replicas is refused. Default: one replica, which may lack the latest
+            write. The embedded engine refuses it.
         show_progress: show a progress bar while adding. Default False.
 
     Raises:
@@ -568,7 +568,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         return await arun(self._aliases.list_flow(), self._connection.aanswer)
 
     def unlink_aliases(self, pairs: Sequence[AliasPair | tuple[str, str]] | None = None) -> list[AliasPair]:
-        """Undo links. Without links, every payload is what it was before there were any.
+        """Undo links. Payloads that have no link left are as they were before.
 
         Args:
             pairs: the pairs to unlink. Default: all that are linked.

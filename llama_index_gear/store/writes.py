@@ -63,7 +63,7 @@ from llama_index_gear.triple import Triple
 logger = logging.getLogger(__name__)
 
 _OF_CALLS = (UNFINISHED, models.PayloadSchemaType.KEYWORD)
-"""The index by which what calls left is found; no search needs it."""
+"""The payload index that finds what interrupted calls left; no search needs it."""
 
 
 class _StorablePassages(NamedTuple):

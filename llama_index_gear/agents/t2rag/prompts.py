@@ -238,7 +238,7 @@ def parse_statements(reply: ScannedReply) -> tuple[Statement, ...]:
 
 
 def _refuse_contradictions(groups: Sequence[Sequence[Statement]]) -> None:
-    """Refuse groups of statements of which two state different triples about the same clue.
+    """Refuse groups in which two statements give different triples for the same clue.
 
     A single group may state several triples about a clue.
     """

@@ -124,7 +124,7 @@ with ReadingProcess("gear_test_parser:parse") as process:
 
 @pytest.mark.usefixtures("parser")
 def test_an_interrupted_call_leaves_no_answer_behind(tmp_path: Path) -> None:
-    """What the process still does for an interrupted call is not taken for the answer of the next."""
+    """The answer to an interrupted call is not taken for the answer to the next."""
     (tmp_path / "slow").write_text("interrupt, then sleep")
     (tmp_path / "fast").write_text("Ada.")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -302,7 +302,7 @@ def test_whatever_a_splitter_raises_fails_one_file(
 def test_an_interrupt_while_files_are_read_keeps_what_was_read(
     run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read is stored; nothing of the other files is deleted; the next run does what is left."""
+    """Files that were read are stored; nothing of the others is deleted; the next run does what is left."""
     assert run("index", "docs", "--store", "s").code == 0
     before = list_stored(tmp_path / "s")
     for name in ("AAA.txt", "ZZZ.txt"):

@@ -455,7 +455,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
 
 
 class NoQuotaError(Exception):
-    """What a server with OpenAI's protocol says of an account without money."""
+    """The error of a server with OpenAI's protocol for an account without money."""
 
     status_code = 429
 

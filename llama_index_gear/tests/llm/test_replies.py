@@ -1,4 +1,4 @@
-"""What a reply says: thoughts off, and nothing behind the end of the turn, at once or in pieces."""
+"""Replies are read without thoughts and without what follows the end of the turn, at once or in pieces."""
 
 from __future__ import annotations
 

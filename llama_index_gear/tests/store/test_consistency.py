@@ -1,4 +1,4 @@
-"""What a store says of replicas reaches each call that writes or reads points, and no other."""
+"""A store's settings of replicas reach each call that writes or reads points, and no other."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_links_are_not_in_passages_and_are_made_again(tmp_path: Path) -> None:
 
 
 def test_triples_without_their_passages_are_left_over() -> None:
-    """What a passage said stands in no triple."""
+    """The words of a passage stand in no triple."""
     store = fill(QdrantClient(":memory:"))
     store.client.delete_collection(store.collection_name)
     report = store.check()
