@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from llama_index_gear.characters import normalize, unify_spelling
 from llama_index_gear.errors import TripleError, check_kind, is_whole
@@ -137,6 +138,23 @@ class StoredTriple:
     def __post_init__(self) -> None:
         if not self.entities:
             object.__setattr__(self, "entities", self.triple.entities)
+
+
+class Candidate(NamedTuple):
+    """A triple that may extend a beam; its text is not fetched yet."""
+
+    id: str
+    score: float
+    """Cosine of the query's embedding and the triple's."""
+
+
+class Incidence(NamedTuple):
+    """The entities and the passage that a triple joins, and the links of the entities: (entity, its alias)."""
+
+    id: str
+    entities: tuple[str, ...]
+    passage_id: str
+    aliases: tuple[tuple[str, str], ...] = ()
 
 
 def chain_text(chain: Sequence[Triple]) -> str:

@@ -30,7 +30,6 @@ from llama_index_gear.ingestion.origins import read_file, refuse_meeting
 from llama_index_gear.ingestion.reading_process import SECONDS
 from llama_index_gear.messages import shorten_line, show_line
 from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay
-from llama_index_gear.requests import FinishWrites
 
 PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
@@ -101,7 +100,7 @@ class IndexPlan:
 
     def run(self) -> IndexReport:
         """Do it: finish what a killed run left, delete, extract, embed and store, a batch at a time."""
-        self.store.answer(FinishWrites())
+        self.store.finish_writes()
         for start in range(0, len(self.gone), _DELETED_AT_ONCE):
             self.store.delete_nodes(self.gone[start : start + _DELETED_AT_ONCE])
         written, ledger = 0, ExtractionLedger()

@@ -33,7 +33,6 @@ from llama_index_gear.errors import ArgumentError, TenantError, check_counts, is
 from llama_index_gear.ingestion.origins import OF_FILE, find_origin, read_file
 from llama_index_gear.llm.escaping import escape_name
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passage, read_title, shorten
-from llama_index_gear.requests import FinishWrites
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.store.embedded.folder_lock import make_locked_error
 from llama_index_gear.trace.trace import TraceEvent, stream_trace
@@ -225,7 +224,7 @@ class StoreTools:
             raise make_locked_error(self.folder, "an earlier call of this server writes", _WAIT) from None
         try:
             async with self._shared.use(max(0, end - monotonic()), writes=True) as store:
-                await store.aanswer(FinishWrites())
+                await store.afinish_writes()
                 yield store
         finally:
             self._writes.release()

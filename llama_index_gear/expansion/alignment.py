@@ -10,13 +10,12 @@ from typing import Any
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear.errors import ArgumentError, check_kind
-from llama_index_gear.expansion.backends import Backends, link_triples_flow
+from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pipeline import ExpansionSeeds, GraphExpansion
 from llama_index_gear.expansion.reader import Reading, read_facts_flow
-from llama_index_gear.flow import Flow, ask
+from llama_index_gear.flow import Flow
 from llama_index_gear.nodes import llm_texts
-from llama_index_gear.requests import AlignPassages, FetchTriples, LinkTriples
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
 
 _EMPTY_WORDS = frozenset("a an the of in and".split())
@@ -50,7 +49,7 @@ class ExternalGraphExpansion(GraphExpansion):
         """
         if not passages:
             return Reading((), ())
-        yield from ask(FetchTriples([]))
+        yield from self.backends.walked.fetch_triples_flow([])
         return (yield from read_facts_flow(question, llm_texts(passages.values()), self.prompts["read"]))
 
     def _seeds_flow(
@@ -58,14 +57,14 @@ class ExternalGraphExpansion(GraphExpansion):
     ) -> Flow[ExpansionSeeds]:
         """Read, link, and drop the misaligned links."""
         if self.backends.llm is None:
-            (nearest,) = yield from link_triples_flow(LinkTriples([question], self.beam_search.beam_size, query))
+            (nearest,) = yield from self.backends.link_flow([question], self.beam_search.beam_size, query)
             return ExpansionSeeds(Reading((), ()), nearest)
         reading = yield from self.read_flow(question, passages)
         if not reading.triples:
             return ExpansionSeeds(reading, [], f"{reading.problem or 'the reader noted no fact'}: no expansion")
         texts = [triple.text for triple in reading.triples]
         names = [f"{triple.subject} {triple.object}" for triple in reading.triples]
-        answers = yield from link_triples_flow(LinkTriples(texts, self.link_top_k, query, names))
+        answers = yield from self.backends.link_flow(texts, self.link_top_k, query, names)
         links = [(fact, triple) for fact, linked in zip(reading.triples, answers, strict=True) for triple in linked]
         aligned = [triple for fact, triple in links if self.is_aligned(fact, triple.triple)]
         misaligned = [
@@ -81,7 +80,7 @@ class ExternalGraphExpansion(GraphExpansion):
         located = {triple.id: triple for triple in triples}
         if not located:
             return {}, {}
-        answers = yield from ask(AlignPassages([triple.triple.text for triple in located.values()], 1))
+        answers = yield from self.backends.reads.align_flow([triple.triple.text for triple in located.values()], 1)
         nodes: dict[str, BaseNode] = {}
         for triple_id, results in zip(list(located), answers, strict=True):
             for result in results:

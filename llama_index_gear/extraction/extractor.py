@@ -35,10 +35,9 @@ from llama_index_gear.extraction.serialization import (
     prompt_from_dict,
     prompt_to_dict,
 )
-from llama_index_gear.flow import run_coroutine
+from llama_index_gear.flow import arun, run_coroutine
 from llama_index_gear.llm.client import ModelNotes, offers_functions
 from llama_index_gear.nodes import ONE_NODE, must_stay
-from llama_index_gear.requests import ExtractionCallIds, FinishWrites
 from llama_index_gear.tenancy import Tenancy
 
 _PAGE = 1024
@@ -359,11 +358,12 @@ class GeARTripleExtractor(TransformComponent):
             if changed:
                 await vector_store.async_add(changed, if_unchanged_since=before)
 
-        answer = getattr(vector_store, "aanswer", None)
-        if answer is None:
+        reads = getattr(vector_store, "reads", None)
+        if reads is None:
             raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
-        await answer(FinishWrites())
-        failed = await answer(ExtractionCallIds(), FAILED_EXTRACTIONS)
+        own: Any = vector_store
+        await own.afinish_writes()
+        failed = await arun(reads(FAILED_EXTRACTIONS).call_ids_flow(), own.connection.aanswer)
         self._ledger = ExtractionLedger()
         self._cost_budget.forget_refusals()  # whoever asks for a retry may have raised the quota
         with self._bar(len(failed), self.show_progress) as bar:

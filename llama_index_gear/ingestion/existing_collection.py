@@ -19,25 +19,12 @@ from llama_index_gear.errors import EmbeddingError, check_kind
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.flow import Flow, Handler, Request, arun, ask, run
-from llama_index_gear.ingestion.moves import (
-    PlacePassages,
-    aplace_passages,
-    find_stored_flow,
-    follow_flow,
-    place_passages,
-)
-from llama_index_gear.ingestion.targets import AddPassages, DeletePassages, FinishPassages, Target
-from llama_index_gear.ingestion.updates import (
-    EstimateExtraction,
-    ExtractTriples,
-    describe_extractor,
-    keep_triples,
-    scope_filters,
-    select_flow,
-)
+from llama_index_gear.flow import Flow, Request, arun, ask, run
+from llama_index_gear.ingestion.moves import find_stored_flow, follow_flow
+from llama_index_gear.ingestion.targets import Target
+from llama_index_gear.ingestion.updates import describe_extractor, keep_triples, scope_filters, select_flow
 from llama_index_gear.nodes import SOURCE_KEY, record_of
-from llama_index_gear.requests import EmbedTexts, FinishWrites, ImportedPassages, QdrantCall
+from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.resources import ClosedByWith
 from llama_index_gear.store.source_collection import SourceCollection, make_local_client
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -178,7 +165,7 @@ class ExistingCollection(ClosedByWith):
 
         """
         flow = self._extract_flow(store, _choose(extractor), filters, moved, show_progress)
-        return run(flow, lambda request: self._make_handler(store, request).answer())
+        return run(flow, self._answer)
 
     async def aextract_to(
         self,
@@ -191,7 +178,7 @@ class ExistingCollection(ClosedByWith):
     ) -> CollectionReport:
         """`extract_to`, without blocking the event loop."""
         flow = self._extract_flow(store, _choose(extractor), filters, moved, show_progress)
-        return await arun(flow, lambda request: self._make_handler(store, request).aanswer())
+        return await arun(flow, self._aanswer)
 
     def estimate(
         self,
@@ -219,7 +206,7 @@ class ExistingCollection(ClosedByWith):
 
         """
         flow = self._estimate_flow(store, extractor, filters, moved)
-        return run(flow, lambda request: self._make_handler(store, request).answer())
+        return run(flow, self._answer)
 
     async def aestimate(
         self,
@@ -231,7 +218,7 @@ class ExistingCollection(ClosedByWith):
     ) -> ExtractionEstimate:
         """`estimate`, without blocking the event loop."""
         flow = self._estimate_flow(store, extractor, filters, moved)
-        return await arun(flow, lambda request: self._make_handler(store, request).aanswer())
+        return await arun(flow, self._aanswer)
 
     @property
     def place(self) -> str:
@@ -252,12 +239,12 @@ class ExistingCollection(ClosedByWith):
 
         """
         flow = self._is_in_flow(store, moved)
-        return run(flow, lambda request: self._make_handler(store, request).answer())
+        return run(flow, self._answer)
 
     async def ais_in(self, store: GeARVectorStore, *, moved: bool = False) -> bool:
         """`is_in`, without blocking the event loop."""
         flow = self._is_in_flow(store, moved)
-        return await arun(flow, lambda request: self._make_handler(store, request).aanswer())
+        return await arun(flow, self._aanswer)
 
     def close(self) -> None:
         """Close the clients: the sync one, and both if they were made here."""
@@ -267,30 +254,19 @@ class ExistingCollection(ClosedByWith):
         """Do the same as `close`, and close the async client."""
         await self._source.connection.aclose()
 
-    def _make_handler(self, store: GeARVectorStore, request: Request[Any]) -> Handler:
-        match request:
-            case QdrantCall():
-                self._source.check_call(request)
-                connection = self._source.connection
-                return Handler(partial(connection.answer, request), partial(connection.aanswer, request))
-            case ExtractTriples():
-                nodes = list(request.nodes)
-                return Handler(partial(request.extractor, nodes), partial(request.extractor.acall, nodes))
-            case EstimateExtraction():
-                nodes = list(request.nodes)
-                return Handler(partial(request.extractor.estimate, nodes), partial(request.extractor.aestimate, nodes))
-            case AddPassages():
-                add, async_add = request.store.add, request.store.async_add
-                return Handler(partial(add, request.nodes), partial(async_add, request.nodes))
-            case DeletePassages():
-                delete, adelete = request.store.delete_nodes, request.store.adelete_nodes
-                return Handler(partial(delete, list(request.ids)), partial(adelete, list(request.ids)))
-            case FinishPassages():
-                finish, afinish = request.store.answer, request.store.aanswer
-                return Handler(partial(finish, FinishWrites()), partial(afinish, FinishWrites()))
-            case PlacePassages():
-                return Handler(partial(place_passages, request), partial(aplace_passages, request))
-        return Handler(partial(store.answer, request), partial(store.aanswer, request))
+    def _answer(self, request: Request[Any]) -> Any:
+        """Answer a request of the collection's flows; those of the store's are routed to its connection."""
+        self._check(request)
+        return self._source.connection.answer(request)
+
+    async def _aanswer(self, request: Request[Any]) -> Any:
+        """`_answer`, without blocking the event loop."""
+        self._check(request)
+        return await self._source.connection.aanswer(request)
+
+    def _check(self, request: Request[Any]) -> None:
+        if isinstance(request, QdrantCall):
+            self._source.check_call(request)
 
     def _is_in_flow(self, store: GeARVectorStore, moved: bool) -> Flow[bool]:
         check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
@@ -331,10 +307,11 @@ class ExistingCollection(ClosedByWith):
                 current |= {node.metadata[SOURCE_KEY]["point"]: node.node_id for node in page.passages}
                 wanted, left, stored, outdated = yield from select_flow(store, page)
                 if wanted and not is_probed:
-                    yield from self._probe_flow(wanted)
+                    yield from self._probe_flow(store, wanted)
                     is_probed = True
                 if wanted:
-                    extracted = yield from ask(ExtractTriples(extractor, wanted))
+                    extract: Any = extractor  # of its call's result LlamaIndex knows less than ours
+                    extracted = yield from ask(RunFunction(partial(extract, wanted), partial(extract.acall, wanted)))
                     if isinstance(extractor, GeARTripleExtractor):  # it takes long, and others may write meanwhile
                         _, left, stored, _ = yield from select_flow(store, page)
                     embeddings = {node.node_id: node.embedding for node in page.passages}
@@ -374,14 +351,14 @@ class ExistingCollection(ClosedByWith):
         settings, offset = describe_extractor(extractor), None
         skipped: dict[Any, str] = {}
         fields: set[str] = set()
-        estimate = yield from ask(EstimateExtraction(extractor, []))
+        estimate = yield from _estimate_flow(extractor, [])
         while True:
             page = yield from source.page_flow(vector, filters, _PAGE, offset, settings, self.place)
             skipped |= page.skipped
             fields |= page.fields
             wanted = (yield from select_flow(store, page, places)).wanted
             known = len(page.passages) - len(wanted)
-            estimate += ExtractionEstimate(known, known) + (yield from ask(EstimateExtraction(extractor, wanted)))
+            estimate += ExtractionEstimate(known, known) + (yield from _estimate_flow(extractor, wanted))
             offset = page.offset
             if offset is None:
                 break
@@ -398,7 +375,7 @@ class ExistingCollection(ClosedByWith):
         """
         Target(store, self._source).check_names()
 
-    def _probe_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:
+    def _probe_flow(self, store: GeARVectorStore, nodes: Sequence[BaseNode]) -> Flow[None]:
         """Embed a few passages, and compare: triples must be embedded by the model that made the vectors.
 
         Raises:
@@ -407,7 +384,7 @@ class ExistingCollection(ClosedByWith):
         """
         probes = nodes[:_PROBES]
         texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node in probes]
-        made = yield from ask(EmbedTexts(texts))
+        made = yield from store.connection.route_flow(ask(EmbedTexts(texts)))
         given = [node.get_embedding() for node in probes]
         dimensions = len(made[0]), len(given[0])
         cosines = [] if dimensions[0] != dimensions[1] else list(map(_cosine, made, given))
@@ -432,8 +409,9 @@ class ExistingCollection(ClosedByWith):
     ) -> Flow[int]:
         """Delete the passages whose point is gone, or gives none any more, or another; return their number."""
         deleted, offset, source = 0, None, self._source
+        reads, connection = target.store.reads(all_tenants=True), target.store.connection
         while True:
-            nodes, offset = yield from ask(ImportedPassages(None, source.name, place, offset))
+            nodes, offset = yield from connection.route_flow(reads.imported_flow(source.name, place, offset))
             points = [node.metadata[SOURCE_KEY]["point"] for node in nodes]
             if points:
                 without = skipped | (yield from source.find_gone_flow(list(dict.fromkeys(points)), filters))
@@ -447,6 +425,10 @@ class ExistingCollection(ClosedByWith):
                 deleted += len(gone)
             if offset is None:
                 return deleted
+
+
+def _estimate_flow(extractor: GeARTripleExtractor, nodes: list[BaseNode]) -> Flow[ExtractionEstimate]:
+    return ask(RunFunction(partial(extractor.estimate, nodes), partial(extractor.aestimate, nodes)))
 
 
 def _choose(extractor: TransformComponent | None) -> TransformComponent:

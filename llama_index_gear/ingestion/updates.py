@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from llama_index.core.ingestion.pipeline import remove_unstable_values
 from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.extraction.accounting import ExtractionEstimate
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.serialization import drop_handling
-from llama_index_gear.flow import Flow, Request, ask
+from llama_index_gear.flow import Flow
 from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, has_failed, must_stay, with_metadata
-from llama_index_gear.requests import ImportedPassages
 from llama_index_gear.store.source_collection import SourcePage
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tenancy import Tenancy
 
 _METADATA = "metadata"  # payload field whose members are a passage's metadata
-
-
-@dataclass(frozen=True)
-class ExtractTriples(Request[list[BaseNode]]):
-    """Extract triples from passages. Answer: the passages with triples."""
-
-    extractor: Any
-    nodes: Sequence[BaseNode]
-
-
-@dataclass(frozen=True)
-class EstimateExtraction(Request[ExtractionEstimate]):
-    """Estimate the cost of extracting passages. Answer: the estimate."""
-
-    extractor: GeARTripleExtractor
-    nodes: Sequence[BaseNode]
 
 
 def scope_filters(tenancy: Tenancy, filters: MetadataFilters | None) -> MetadataFilters | None:
@@ -103,7 +84,8 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
     store.tenancy.assign_tenant(page.passages)
     source = page.passages[0].metadata[SOURCE_KEY]
     ids = [node.node_id for node in page.passages]
-    stored_nodes, _ = yield from ask(ImportedPassages(ids, source["collection"], source["place"]))
+    reading = store.reads(all_tenants=True).get_flow(ids, vectors=False)
+    stored_nodes = yield from store.connection.route_flow(reading)
     stored = {node.node_id: node for node in stored_nodes}
     tenant_field = store.tenancy.field
     wanted: list[BaseNode] = []

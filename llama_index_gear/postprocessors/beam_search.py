@@ -21,6 +21,7 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
+from llama_index_gear.flow import arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
 from llama_index_gear.postprocessors.reranking import Report, report_reranking
@@ -106,7 +107,7 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
     ) -> list[NodeWithScore]:
         bundle = self._require_question(query_bundle)
         with self._report(bundle, nodes) as report:
-            return report(self._expansion.expand(bundle, nodes))
+            return report(run(self._expansion.expand_flow(bundle, nodes), self._expansion.backends.answer))
 
     @dispatcher.span  # LlamaIndex does so itself for the sync path
     async def _apostprocess_nodes(
@@ -114,7 +115,8 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
     ) -> list[NodeWithScore]:
         bundle = self._require_question(query_bundle)
         with self._report(bundle, nodes) as report:
-            return report(await self._expansion.aexpand(bundle, nodes))
+            flow = self._expansion.expand_flow(bundle, nodes)
+            return report(await arun(flow, self._expansion.backends.aanswer))
 
     def _require_question(self, query_bundle: QueryBundle | None) -> QueryBundle:
         if query_bundle is None:

@@ -103,11 +103,11 @@ class GraphRetriever(StoreRetriever):
         return (await arun(self._retrieval.pool_flow(_to_bundle(query)), self._backends.aanswer))[0]
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._retrieval.retrieve(query_bundle)
+        return run(self._retrieval.retrieve_flow(query_bundle), self._backends.answer)
 
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await self._retrieval.aretrieve(query_bundle)
+        return await arun(self._retrieval.retrieve_flow(query_bundle), self._backends.aanswer)
 
 
 def _to_bundle(query: QueryType) -> QueryBundle:

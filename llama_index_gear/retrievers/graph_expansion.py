@@ -18,6 +18,7 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
+from llama_index_gear.flow import arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.retrievers.base import HasExpansion, HasReader, StoreRetriever
@@ -41,11 +42,11 @@ class ExpansionRetriever(HasExpansion, StoreRetriever):
         self._expansion = expansion
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._expansion.retrieve(query_bundle)
+        return run(self._expansion.retrieve_flow(query_bundle), self._backends.answer)
 
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await self._expansion.aretrieve(query_bundle)
+        return await arun(self._expansion.retrieve_flow(query_bundle), self._backends.aanswer)
 
 
 class NaiveGERetriever(ExpansionRetriever):

@@ -116,6 +116,7 @@ class T2RAGRetriever(AgentRetriever):
             llm=Settings.llm if llm is None else llm,
         )
         policy = T2RAGPolicy(
+            backends=backends,
             max_steps=max_rounds,
             passages=passages_per_round,
             search_by=search_by,

@@ -23,7 +23,7 @@ from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_kind, check_numbers, format_value
-from llama_index_gear.flow import Answer, Handler, Request, run_coroutine
+from llama_index_gear.flow import Answer_co, Flow, Request, Result, ask_all, relay, run_coroutine
 from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.availability import Tries, arepeat, describe_address, reconnect_soon, repeat
@@ -42,7 +42,7 @@ NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write 
 
 
 class Connection:
-    """Answers `QdrantCall`, `EmbedQuery`, `EmbedTexts`, `RunFunction`, `AcquirePassages` and `RunFlows`.
+    """Answers `QdrantCall`, `EmbedQuery`, `EmbedTexts`, `RunFunction`, `AcquirePassages`, `RunFlows` and `Routed`.
 
     Nothing is opened before the first call.
 
@@ -147,35 +147,54 @@ class Connection:
         """True for a server. Qdrant in this process's memory, also behind a wrapper, isn't made for several threads."""
         return self.is_server and not isinstance(getattr(self.client, "_client", None), QdrantLocal | AsyncQdrantLocal)
 
-    def answer(self, request: Request[Answer]) -> Answer:
-        """Answer a request."""
-        return self._make_handler(request).answer()  # type: ignore[no-any-return]
+    def route_flow(self, flow: Flow[Result]) -> Flow[Result]:
+        """Run a flow whose requests this connection answers, whichever answers those of the flow around it."""
+        return relay(flow, lambda batch: ask_all([Routed(request, self) for request in batch]))
 
-    async def aanswer(self, request: Request[Answer]) -> Answer:
-        """`answer`, without blocking the event loop."""
-        return await self._make_handler(request).aanswer()  # type: ignore[no-any-return]
+    def answer(self, request: Request[Any]) -> Any:
+        """Answer a request.
 
-    def _make_handler(self, request: Request[Any]) -> Handler:
+        Raises:
+            StoreError: a connection has no answer to it.
+
+        """
         self._check_process()
         match request:
             case QdrantCall():
-                call = self._consistency.apply(request)
-                return Handler(partial(self._call, call), partial(self._acall, call))
+                return self._call(self._consistency.apply(request))
             case EmbedQuery():
-                model, text = self.embed_model, request.text
-                return Handler(partial(model.get_query_embedding, text), partial(model.aget_query_embedding, text))
+                return self.embed_model.get_query_embedding(request.text)
             case EmbedTexts():
-                model, texts = self.embed_model, list(request.texts)
-                return Handler(
-                    partial(model.get_text_embedding_batch, texts), partial(model.aget_text_embedding_batch, texts)
-                )
+                return self.embed_model.get_text_embedding_batch(list(request.texts))
             case RunFunction():
-                return Handler(request.function, partial(asyncio.to_thread, request.function))
+                return request.function()
             case AcquirePassages():
-                return Handler(request.claim.acquire, request.claim.aacquire)
+                return request.claim.acquire()
             case RunFlows():
-                return Handler(partial(run_flows, request, self.answer), partial(arun_flows, request, self.aanswer))
-        raise StoreError(f"a store's engine has no answer to {type(request).__name__}")
+                return run_flows(request, self.answer)
+            case Routed():
+                return request.connection.answer(request.request)
+        raise _make_error(request)
+
+    async def aanswer(self, request: Request[Any]) -> Any:
+        """`answer`, without blocking the event loop."""
+        self._check_process()
+        match request:
+            case QdrantCall():
+                return await self._acall(self._consistency.apply(request))
+            case EmbedQuery():
+                return await self.embed_model.aget_query_embedding(request.text)
+            case EmbedTexts():
+                return await self.embed_model.aget_text_embedding_batch(list(request.texts))
+            case RunFunction():
+                return await (request.afunction or partial(asyncio.to_thread, request.function))()
+            case AcquirePassages():
+                return await request.claim.aacquire()
+            case RunFlows():
+                return await arun_flows(request, self.aanswer)
+            case Routed():
+                return await request.connection.aanswer(request.request)
+        raise _make_error(request)
 
     def close(self) -> None:
         """Write out and release the embedded engine; close a server's client, or both if they were made here."""
@@ -229,6 +248,18 @@ class Connection:
 
     def _make_tries(self, call: QdrantCall, client: Any) -> Tries:
         return Tries(call, partial(describe_address, client), self._retry_seconds)
+
+
+@dataclass(frozen=True)
+class Routed(Request[Answer_co]):
+    """A request that another connection answers than the one that drives its flow. Answer: the request's."""
+
+    request: Request[Answer_co]
+    connection: Connection
+
+
+def _make_error(request: Request[Any]) -> StoreError:
+    return StoreError(f"a store's engine has no answer to {type(request).__name__}")
 
 
 def make_embedded_client(path: str | Path, arguments: Mapping[str, Any]) -> EdgeClient:

@@ -18,7 +18,6 @@ from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import get_embedded_text
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.deletes import StoreDeletes
-from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.schema import (
     DENSE,
     SPARSE,
@@ -149,7 +148,6 @@ class StoreChecks:
     """The flows that check and repair a store."""
 
     collections: Collections
-    reads: StoreReads
     writes: StoreWrites
     deletes: StoreDeletes
     aliases: StoreAliases

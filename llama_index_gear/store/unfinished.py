@@ -52,7 +52,7 @@ class UnfinishedWrites:
     locks: PassageLocks
 
     def finish_flow(self) -> Flow[None]:
-        """Answer `FinishWrites`."""
+        """The flow of `finish_writes`."""
         name = self.collections.triples
         has_passages = yield from self.collections.exists_flow()
         if has_passages:

@@ -229,7 +229,7 @@ class StoreWrites:
                 # Checked again, now that nobody else writes these passages.
                 yield from check_owners_flow(self.tenancy, self.collections, batch)
             if read_hashes:
-                stored = yield from self.reads.get_flow(list(ids), None, None, vectors=False)
+                stored = yield from self.reads.get_flow(list(ids), vectors=False)
                 stored_hashes = {node.node_id: node.hash for node in stored}
                 batch = [node for node in batch if read_hashes.get(node.node_id) == stored_hashes.get(node.node_id)]
             yield from self._keep_triples_flow(batch, checked.triples_by_node)
@@ -242,7 +242,7 @@ class StoreWrites:
     def _keep_triples_flow(self, batch: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]]) -> Flow[None]:
         """Have passages whose extraction failed keep the triples that the store has of their texts."""
         failed = {node.node_id: node for node in batch if has_failed(node) and not triples_by_node[node.node_id]}
-        stored = (yield from self.reads.get_flow(list(failed), None, None, vectors=False)) if failed else []
+        stored = (yield from self.reads.get_flow(list(failed), vectors=False)) if failed else []
         kept = {node.node_id: read_triples(node) for node in stored if must_stay(node, failed[node.node_id])}
         triples_by_node.update(kept)
 
@@ -299,7 +299,7 @@ class StoreWrites:
                 others.spared.update(node.node_id for node in nodes)
         if not nodes or not (call.read_hashes or others.spared):
             return list(nodes)
-        found = yield from self.reads.get_flow([node.node_id for node in nodes], None, None)
+        found = yield from self.reads.get_flow([node.node_id for node in nodes])
         stored = {node.node_id: node for node in found}
         for node_id in lost if call.read_hashes else ():
             stored_hash = stored[node_id].hash if node_id in stored else None

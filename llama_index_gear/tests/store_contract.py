@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import methodcaller
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,24 +31,8 @@ from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError, UnsupportedFilter
+from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
-from llama_index_gear.requests import (
-    AlignPassages,
-    Candidate,
-    ChainSimilarities,
-    EmbedQuery,
-    EmbedTexts,
-    ExtractionCallIds,
-    FetchPassages,
-    FetchTriples,
-    Incidence,
-    IncidentTriples,
-    LinkTriples,
-    NeighborTriples,
-    PassageTriples,
-    SearchLists,
-    SearchTriples,
-)
 from llama_index_gear.store.aliases import AliasPair
 from llama_index_gear.store.filters import list_word_fields
 from llama_index_gear.store.locks import PassageLocks
@@ -55,7 +40,7 @@ from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.store.schema import WRITE_FIELDS, point_id_of, to_node
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.triple import StoredTriple, Triple
+from llama_index_gear.triple import Candidate, Incidence, StoredTriple, Triple
 
 
 def passage(
@@ -143,6 +128,29 @@ def _vector(vector: Any) -> Vector:
     return Vector(dict(enumerate(vector)))
 
 
+class _Reader:
+    def __init__(self, source: Any, filters: MetadataFilters | None, drive: Callable[[Flow[Any]], Any]) -> None:
+        self._source, self._filters, self._drive = source, filters, drive
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any, **options: Any) -> Any:
+            reads = self._source.reads
+            reads = reads(self._filters) if callable(reads) else reads
+            return self._drive(getattr(reads, name)(*arguments, **options))
+
+        return call
+
+
+def read(source: Any, filters: MetadataFilters | None = None) -> Any:
+    """Return an object that drives what reads a store or a graph: `read(store).link_flow(…)` is the flow's result."""
+    return _Reader(source, filters, lambda flow: run(flow, source._connection.answer))
+
+
+def aread(source: Any, filters: MetadataFilters | None = None) -> Any:
+    """`read`, for results to await."""
+    return _Reader(source, filters, lambda flow: arun(flow, source._connection.aanswer))
+
+
 class Driver:
     """A store whose calls all run in one mode: the sync methods, or their async twins on an event loop."""
 
@@ -219,9 +227,16 @@ class Driver:
         )
         return result
 
-    def answer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
-        """`answer` or `aanswer`."""
-        return self._call("answer", "aanswer", request, filters)
+    def read(self, filters: MetadataFilters | None = None) -> Any:
+        """`read`, or `aread`."""
+        runner = self._runner
+        if runner is None:
+            return read(self.store, filters)
+
+        async def drive(flow: Flow[Any]) -> Any:
+            return await arun(flow, self.store.connection.aanswer)
+
+        return _Reader(self.store, filters, lambda flow: runner.run(drive(flow)))
 
 
 @contextmanager
@@ -475,7 +490,7 @@ class StoreContract:
             assert node.excluded_llm_metadata_keys == given.excluded_llm_metadata_keys
             np.testing.assert_allclose(node.get_embedding(), given.get_embedding(), atol=1e-6)
         assert {node.node_id for node in do.get_nodes()} == set(by_id)
-        fetched = do.answer(FetchPassages(asked))
+        fetched = do.read().get_flow(asked, vectors=False)
         assert [node.node_id for node in fetched] == ["p-plays", "p-son", "p-again"]
 
     def test_node_ids_need_not_be_uuids(self, make_store: Any, mode: str) -> None:
@@ -495,7 +510,7 @@ class StoreContract:
             (node_id, f"text {number}") for number, node_id in enumerate(ids)
         ]
         assert set(do.query("text", _DEFAULT).ids or []) == set(ids)
-        triples = do.answer(PassageTriples(ids, _EMBED.get_query_embedding("O"), None))
+        triples = do.read().passage_triples_flow(ids, _EMBED.get_query_embedding("O"), None)
         assert {triple.passage_id for triple in triples} == set(ids)
         do.delete_nodes([ids[2]])
         assert [node.node_id for node in do.get_nodes(ids)] == [*ids[:2], *ids[3:]]
@@ -688,18 +703,18 @@ class StoreContract:
             for query_mode in (_DEFAULT, _SPARSE, _HYBRID):
                 result = do.query("Curry", query_mode)
                 assert (result.nodes, result.similarities, result.ids) == ([], [], [])
-            assert do.answer(LinkTriples(["a", "b"], 5, vector)) == [[], []]
-            assert do.answer(LinkTriples([], 5, vector)) == []
-            assert do.answer(PassageTriples(["p-son"], vector, None)) == []
-            assert do.answer(PassageTriples([], vector, 5)) == []
-            assert do.answer(NeighborTriples([("dell curry",), ("nba",)], vector, [], 5)) == [[], []]
-            assert do.answer(NeighborTriples([], vector, [], 5)) == []
-            assert do.answer(IncidentTriples([(["nba"], []), ([], ["p-son"])], [5, 5])) == [[], []]
-            assert do.answer(IncidentTriples([], [])) == []
-            assert do.answer(FetchTriples([Triple(*_SON).id("p-son")])) == do.answer(FetchTriples([])) == {}
-            assert do.answer(ChainSimilarities([])) == []
-            assert do.answer(FetchPassages(["p-son"])) == []
-            assert do.answer(FetchPassages([])) == []
+            assert do.read().link_flow(["a", "b"], 5, vector) == [[], []]
+            assert do.read().link_flow([], 5, vector) == []
+            assert do.read().passage_triples_flow(["p-son"], vector, None) == []
+            assert do.read().passage_triples_flow([], vector, 5) == []
+            assert do.read().neighbors_flow([("dell curry",), ("nba",)], vector, [], 5) == [[], []]
+            assert do.read().neighbors_flow([], vector, [], 5) == []
+            assert do.read().incident_flow([(["nba"], []), ([], ["p-son"])], [5, 5]) == [[], []]
+            assert do.read().incident_flow([], []) == []
+            assert do.read().fetch_triples_flow([Triple(*_SON).id("p-son")]) == do.read().fetch_triples_flow([]) == {}
+            assert do.read().similarities_flow([]) == []
+            assert do.read().get_flow(["p-son"], vectors=False) == []
+            assert do.read().get_flow([], vectors=False) == []
             assert do.add([]) == []
             do.add(_curry())
             do.delete_nodes([node.node_id for node in _curry()])
@@ -786,8 +801,6 @@ class StoreContract:
             do.query(None, _SPARSE)  # type: ignore[arg-type]
         with _raises(ArgumentError):
             do.query(None, _DEFAULT)  # type: ignore[arg-type]
-        with _raises(StoreError):
-            do.answer("a text")
 
     # -- filters -------------------------------------------------------------------------------------------------
 
@@ -807,32 +820,32 @@ class StoreContract:
             reached = {
                 "get_nodes": {node.node_id for node in do.get_nodes(filters=filters)},
                 "get_nodes of ids": {node.node_id for node in do.get_nodes(ids, filters)},
-                "FetchPassages": {node.node_id for node in do.answer(FetchPassages(ids), filters)},
-                "PassageTriples": {
-                    triple.passage_id for triple in do.answer(PassageTriples(ids, vector, None), filters)
+                "get_flow": {node.node_id for node in do.read(filters).get_flow(ids, vectors=False)},
+                "passage_triples_flow": {
+                    triple.passage_id for triple in do.read(filters).passage_triples_flow(ids, vector, None)
                 },
-                "PassageTriples, limited": {
-                    triple.passage_id for triple in do.answer(PassageTriples(ids, vector, 9), filters)
+                "passage_triples_flow, limited": {
+                    triple.passage_id for triple in do.read(filters).passage_triples_flow(ids, vector, 9)
                 },
-                "NeighborTriples": {
+                "neighbors_flow": {
                     triple.passage_id
-                    for triple in _read(do, do.answer(NeighborTriples([("hub",)], vector, [], 9), filters)[0])
+                    for triple in _read(do, do.read(filters).neighbors_flow([("hub",)], vector, [], 9)[0])
                 },
-                "IncidentTriples, an entity": {
-                    triple.passage_id for triple in do.answer(IncidentTriples([(["hub"], [])], [9]), filters)[0]
+                "incident_flow, an entity": {
+                    triple.passage_id for triple in do.read(filters).incident_flow([(["hub"], [])], [9])[0]
                 },
-                "IncidentTriples, passages": {
-                    triple.passage_id for triple in do.answer(IncidentTriples([([], ids)], [9]), filters)[0]
+                "incident_flow, passages": {
+                    triple.passage_id for triple in do.read(filters).incident_flow([([], ids)], [9])[0]
                 },
-                "LinkTriples": {triple.passage_id for triple in do.answer(LinkTriples(["Hub"], 9, vector), filters)[0]},
-                "SearchTriples": {triple.passage_id for triple in do.answer(SearchTriples(["Hub"], 9), filters)},
-                "SearchLists": {
+                "link_flow": {triple.passage_id for triple in do.read(filters).link_flow(["Hub"], 9, vector)[0]},
+                "search_flow": {triple.passage_id for triple in do.read(filters).search_flow(["Hub"], 9)},
+                "lists_flow": {
                     scored.node.node_id
-                    for scores in do.answer(SearchLists("stone", vector, [_DEFAULT, _SPARSE], 9), filters)
+                    for scores in do.read(filters).lists_flow("stone", vector, [_DEFAULT, _SPARSE], 9)
                     for scored in scores
                 },
-                "AlignPassages": {scored.node.node_id for scored in do.answer(AlignPassages(["stone"], 9), filters)[0]},
-                "ExtractionCallIds": {node_id for node_id, _ in do.answer(ExtractionCallIds(), filters)},
+                "align_flow": {scored.node.node_id for scored in do.read(filters).align_flow(["stone"], 9)[0]},
+                "call_ids_flow": {node_id for node_id, _ in do.read(filters).call_ids_flow()},
                 "dense": set(do.query("stone", _DEFAULT, filters=filters).ids or []),
                 "sparse": set(do.query("stone", _SPARSE, filters=filters).ids or []),
                 "hybrid": set(do.query("stone", _HYBRID, filters=filters).ids or []),
@@ -865,7 +878,7 @@ class StoreContract:
                 found[kind] = {node.node_id for node in do.get_nodes(filters=MetadataFilters(filters=[leaf]))}
             assert found == dict.fromkeys(found, found["none"]), (operator, value)
             leaf = MetadataFilter(key="by.integer", operator=operator, value=value)
-            triples = do.answer(SearchTriples(["Hub"], 99), MetadataFilters(filters=[leaf]))
+            triples = do.read(MetadataFilters(filters=[leaf])).search_flow(["Hub"], 99)
             assert {triple.passage_id for triple in triples} == found["none"], leaf
 
     def test_words_are_compared_or_refused(self, make_store: Any, mode: str) -> None:
@@ -881,7 +894,7 @@ class StoreContract:
             if list_word_fields(filters):
                 try:
                     found = {node.node_id for node in do.get_nodes(filters=filters)}
-                    triples = {triple.passage_id for triple in do.answer(SearchTriples(["Hub"], 9), filters)}
+                    triples = {triple.passage_id for triple in do.read(filters).search_flow(["Hub"], 9)}
                 except UnsupportedFilter as error:
                     is_refused = True
                     assert "payload_indexes" in str(error) and "repair()" in str(error)
@@ -921,18 +934,18 @@ class StoreContract:
         for plain in (*map(_and, leaves), _or(), _not(), _and(_and()), _and(_or()), _and(_not()), unconditional):
             for filters in (plain, _or(_is("year", 1988), _not(plain))):
                 for request in (
-                    FetchPassages(["p-son"]),
-                    PassageTriples(["p-son"], vector, None),
-                    NeighborTriples([("dell curry",)], vector, [], 5),
-                    IncidentTriples([(["dell curry"], [])], [5]),
-                    LinkTriples(["Curry"], 5, vector),
-                    SearchTriples(["Curry"], 5),
-                    SearchLists("Curry", vector, [_DEFAULT, _SPARSE], 5),
-                    AlignPassages(["Curry"], 5),
-                    ExtractionCallIds(),
+                    methodcaller("get_flow", ["p-son"], vectors=False),
+                    methodcaller("passage_triples_flow", ["p-son"], vector, None),
+                    methodcaller("neighbors_flow", [("dell curry",)], vector, [], 5),
+                    methodcaller("incident_flow", [(["dell curry"], [])], [5]),
+                    methodcaller("link_flow", ["Curry"], 5, vector),
+                    methodcaller("search_flow", ["Curry"], 5),
+                    methodcaller("lists_flow", "Curry", vector, [_DEFAULT, _SPARSE], 5),
+                    methodcaller("align_flow", ["Curry"], 5),
+                    methodcaller("call_ids_flow"),
                 ):
                     with _raises(UnsupportedFilter):
-                        do.answer(request, filters)
+                        request(do.read(filters))
                 with _raises(UnsupportedFilter):
                     do.get_nodes(filters=filters)
                 for query_mode in (_DEFAULT, _SPARSE, _HYBRID):
@@ -960,7 +973,7 @@ class StoreContract:
             assert _triples(do, ["p", "q"], _and(_is(key, value))) == {("p", *_SON)}, key
             assert [node.node_id for node in do.get_nodes(filters=_and(_is(key, value)))] == ["p"], key
         assert _triples(do, ["p"]) == {("p", *_SON)}
-        (neighbors,) = do.answer(NeighborTriples([("dell curry",)], _EMBED.get_query_embedding("x"), [], 9))
+        (neighbors,) = do.read().neighbors_flow([("dell curry",)], _EMBED.get_query_embedding("x"), [], 9)
         assert {(triple.passage_id, triple.triple) for triple in _read(do, neighbors)} == {
             ("p", Triple(*_SON)),
             ("q", Triple(*_SON)),
@@ -977,11 +990,11 @@ class StoreContract:
         do = self.drive(make_store(), mode)
         do.add(_curry())
         vector = _EMBED.get_query_embedding("where do the Charlotte Hornets play")
-        triples = do.answer(PassageTriples(["p-joined", "p-plays", "unknown"], vector, None))
+        triples = do.read().passage_triples_flow(["p-joined", "p-plays", "unknown"], vector, None)
         assert [triple.triple for triple in triples] == [Triple(*_PLAYS), Triple(*_JOINED), Triple(*_SON)]
         assert [triple.passage_id for triple in triples] == ["p-plays", "p-joined", "p-joined"]
         _check_scores(triples, vector)
-        assert do.answer(PassageTriples(["p-joined", "p-plays"], vector, 2)) == triples[:2]
+        assert do.read().passage_triples_flow(["p-joined", "p-plays"], vector, 2) == triples[:2]
 
     def test_neighbors(self, make_store: Any, mode: str) -> None:
         """Neighbors share an entity, of any passage, and are not in `exclude`; by cosine, then id; at most `limit`."""
@@ -997,7 +1010,7 @@ class StoreContract:
         triple = Triple(*_JOINED)
         asked = [triple.entities, ("north carolina",), ("charlotte",), ("curry",)]
         excluded = [triple.id("p-joined")]
-        dell, north, charlotte, part = do.answer(NeighborTriples(asked, vector, excluded, 50))
+        dell, north, charlotte, part = do.read().neighbors_flow(asked, vector, excluded, 50)
         sons = sorted(Triple(*_SON).id(passage_id) for passage_id in ("p-son", "p-joined", "p-again"))
         born = Triple("DELL curry", "was born in", "Harrisonburg").id("p-case")
         assert [candidate.id for candidate in dell] == [*sons, born, Triple(*_PLAYS).id("p-plays")]
@@ -1005,9 +1018,9 @@ class StoreContract:
         assert [candidate.passage_id for candidate in _read(do, charlotte)] == ["p-far"]
         assert part == []
         _check_scores(_read(do, dell), vector)
-        (limited,) = do.answer(NeighborTriples([triple.entities], vector, excluded, 4))
+        (limited,) = do.read().neighbors_flow([triple.entities], vector, excluded, 4)
         assert limited == dell[:4]
-        (without,) = do.answer(NeighborTriples([triple.entities], vector, [*excluded, *sons[:2]], 50))
+        (without,) = do.read().neighbors_flow([triple.entities], vector, [*excluded, *sons[:2]], 50)
         assert [candidate.id for candidate in without] == [sons[2], born, Triple(*_PLAYS).id("p-plays")]
 
     def test_touching(self, make_store: Any, mode: str) -> None:
@@ -1034,7 +1047,7 @@ class StoreContract:
             (["stephen curry", "north carolina"], ["p-joined", "p-plays"]),
             ([], []),
         ]
-        answers = do.answer(IncidentTriples(groups, [9] * len(groups)))
+        answers = do.read().incident_flow(groups, [9] * len(groups))
         for (entities, passage_ids), answer in zip(groups, answers, strict=True):
             assert answer == [
                 incidence
@@ -1042,9 +1055,9 @@ class StoreContract:
                 if {*incidence.entities} & {*entities} or incidence.passage_id in passage_ids
             ]
         assert [len(answer) for answer in answers] == [4, 2, 2, 5, 0]
-        (few,) = do.answer(IncidentTriples(groups[:1], [3]))
+        (few,) = do.read().incident_flow(groups[:1], [3])
         assert few == answers[0][:3]
-        limited = do.answer(IncidentTriples(groups, [3, 1, 9, 2, 9]))
+        limited = do.read().incident_flow(groups, [3, 1, 9, 2, 9])
         assert limited == [answers[0][:3], answers[1][:1], answers[2], answers[3][:2], []]
 
     def test_touching_a_hub(self, make_store: Any, mode: str) -> None:
@@ -1056,16 +1069,14 @@ class StoreContract:
         everything = sorted(
             Incidence(fact.id(f"p{n // 32}"), fact.entities, f"p{n // 32}") for n, fact in enumerate(facts)
         )
-        hub, spoke, stated = do.answer(
-            IncidentTriples([(["hub"], []), (["spoke 319"], []), ([], ["p3"])], [400, 4, 40])
-        )
+        hub, spoke, stated = do.read().incident_flow([(["hub"], []), (["spoke 319"], []), ([], ["p3"])], [400, 4, 40])
         assert hub == everything and [incidence.entities for incidence in spoke] == [facts[319].entities]
         assert stated == [incidence for incidence in everything if incidence.passage_id == "p3"] and len(stated) == 32
-        (few, again) = do.answer(IncidentTriples([(["hub"], []), (["spoke 319"], [])], [301, 4]))
+        (few, again) = do.read().incident_flow([(["hub"], []), (["spoke 319"], [])], [301, 4])
         assert few == everything[:301] and again == spoke
-        (few, again) = do.answer(IncidentTriples([(["hub"], []), (["spoke 319"], [])], [4, 4]))
+        (few, again) = do.read().incident_flow([(["hub"], []), (["spoke 319"], [])], [4, 4])
         assert few == everything[:4] and again == spoke
-        (again, whole) = do.answer(IncidentTriples([(["spoke 319"], []), ([], ["p3"])], [400, 40]))
+        (again, whole) = do.read().incident_flow([(["spoke 319"], []), ([], ["p3"])], [400, 40])
         assert again == spoke and whole == stated
 
     def test_facts(self, make_store: Any, mode: str) -> None:
@@ -1074,7 +1085,7 @@ class StoreContract:
         do.add(_curry())
         son, plays = Triple(*_SON), Triple(*_PLAYS)
         ids = [plays.id("p-plays"), son.id("p-again"), son.id("nowhere"), plays.id("p-plays")]
-        assert do.answer(FetchTriples(ids)) == {
+        assert do.read().fetch_triples_flow(ids) == {
             ids[0]: StoredTriple(ids[0], plays, "p-plays", 0.0),
             ids[1]: StoredTriple(ids[1], son, "p-again", 0.0),
         }
@@ -1086,13 +1097,13 @@ class StoreContract:
         for _ in range(2):
             for top_k in (0, -1):
                 for request in (
-                    LinkTriples(["Curry"], top_k, vector),
-                    PassageTriples(["p-son"], vector, top_k),
-                    NeighborTriples([("dell curry",)], vector, [], top_k),
-                    IncidentTriples([(["dell curry"], [])], [top_k]),
+                    methodcaller("link_flow", ["Curry"], top_k, vector),
+                    methodcaller("passage_triples_flow", ["p-son"], vector, top_k),
+                    methodcaller("neighbors_flow", [("dell curry",)], vector, [], top_k),
+                    methodcaller("incident_flow", [(["dell curry"], [])], [top_k]),
                 ):
                     with _raises(ArgumentError):
-                        do.answer(request)
+                        request(do.read())
             do.add(_curry())
 
     def test_linking(self, make_store: Any, mode: str) -> None:
@@ -1105,7 +1116,7 @@ class StoreContract:
             "Hornets play in Carolina",
             "Dell Curry joined Charlotte Hornets",
         ]
-        joined, plays, again = do.answer(LinkTriples(texts, 2, vector))
+        joined, plays, again = do.read().link_flow(texts, 2, vector)
         assert [len(joined), len(plays)] == [2, 2]
         assert joined[0].triple == Triple(*_JOINED)
         assert plays[0].triple == Triple(*_PLAYS)
@@ -1117,10 +1128,10 @@ class StoreContract:
     def test_propositions(self, make_store: Any, mode: str) -> None:
         """The hits of all texts form one list, most similar first, each triple once, until all passages are reached."""
         do = self.drive(make_store(), mode)
-        assert do.answer(SearchTriples(["Dell Curry"], 3)) == []
+        assert do.read().search_flow(["Dell Curry"], 3) == []
         do.add(_curry())
         texts = ["Dell Curry joined", "Charlotte Hornets play in"]
-        all_hits = do.answer(SearchTriples(texts, 9))
+        all_hits = do.read().search_flow(texts, 9)
         assert len(all_hits) == len({triple.id for triple in all_hits}) == 5
         cosines = {
             triple.id: max(
@@ -1132,26 +1143,26 @@ class StoreContract:
         assert all(abs(triple.score - cosines[triple.id]) < 1e-5 for triple in all_hits)
         assert [triple.score for triple in all_hits] == sorted((triple.score for triple in all_hits), reverse=True)
         for passages in (1, 2, 3, 4):
-            hits = do.answer(SearchTriples(texts, passages))
+            hits = do.read().search_flow(texts, passages)
             assert hits == all_hits[: len(hits)]
             assert len({triple.passage_id for triple in hits}) == passages
             assert len({triple.passage_id for triple in hits[:-1]}) == passages - 1
         recent = _and(_is("year", 2000, FilterOperator.GT))
-        assert {triple.passage_id for triple in do.answer(SearchTriples(texts, 4), recent)} == {"p-again"}
-        assert do.answer(SearchTriples([], 4)) == []
+        assert {triple.passage_id for triple in do.read(recent).search_flow(texts, 4)} == {"p-again"}
+        assert do.read().search_flow([], 4) == []
         vector = _EMBED.get_text_embedding(texts[1])
-        assert do.answer(SearchTriples(texts[:1], 9, [vector])) == all_hits
+        assert do.read().search_flow(texts[:1], 9, [vector]) == all_hits
 
     def test_propositions_of_a_passage_that_says_it_in_a_hundred_ways(self, make_store: Any, mode: str) -> None:
         """However many triples of one passage come first, the next passage is reached."""
         do = self.drive(make_store(), mode)
         often = [("Dell Curry", "joined", f"team number {n}") for n in range(300)]
         do.add([passage("p-often", "Often.", often), passage("p-once", "Once.", [("Dell", "saw", "the sea")])])
-        hits = do.answer(SearchTriples(["Dell Curry joined team number", "nothing of this kind"], 2))
+        hits = do.read().search_flow(["Dell Curry joined team number", "nothing of this kind"], 2)
         assert {triple.passage_id for triple in hits} == {"p-often", "p-once"} and hits[-1].passage_id == "p-once"
         assert len(hits) == len({triple.id for triple in hits}) == 301
-        assert len(do.answer(SearchTriples(["Dell Curry joined team number"], 1))) == 1
-        assert len(do.answer(SearchTriples(["Dell Curry joined team number"], 3))) == 301
+        assert len(do.read().search_flow(["Dell Curry joined team number"], 1)) == 1
+        assert len(do.read().search_flow(["Dell Curry joined team number"], 3)) == 301
 
     def test_propositions_beyond_the_first_hits_of_a_text(self, make_store: Any, mode: str) -> None:
         """Many close hits of one text all come before a less close hit of another."""
@@ -1160,7 +1171,7 @@ class StoreContract:
         near = passage("p-near", "Near.", [("Dell Curry", "joined", "some other team")])
         far = passage("p-far", "Far.", [("milk", "is", "white and very good to drink")])
         do.add([passage("p-often", "Often.", often), near, far])
-        hits = do.answer(SearchTriples(["Dell Curry joined", "milk"], 2))
+        hits = do.read().search_flow(["Dell Curry joined", "milk"], 2)
         assert [triple.passage_id for triple in hits] == ["p-often"] * 50 + ["p-near"]
 
     def test_similarities(self, make_store: Any, mode: str) -> None:
@@ -1171,7 +1182,7 @@ class StoreContract:
         ids = [triple.id(passage_id) for triple, passage_id in facts]
         vectors = np.array([_EMBED.get_text_embedding(triple.text) for triple, _ in facts])
         pairs = [([ids[0]], [ids[1], ids[2]]), (ids[:2], [ids[2], ids[0]]), ([ids[2]], []), ([ids[0]] * 2, [ids[1]])]
-        answers = do.answer(ChainSimilarities(pairs))
+        answers = do.read().similarities_flow(pairs)
         expected = [
             [vectors[0] @ vectors[1], vectors[0] @ vectors[2]],
             [(vectors[0] + vectors[1]) @ vectors[2], (vectors[0] + vectors[1]) @ vectors[0]],
@@ -1182,12 +1193,6 @@ class StoreContract:
         for answer, products in zip(answers, expected, strict=True):
             np.testing.assert_allclose(answer, products, atol=1e-5)
 
-    def test_embedding(self, make_store: Any, mode: str) -> None:
-        """The store embeds queries and texts for callers that have only the store."""
-        do = self.drive(make_store(), mode)
-        assert do.answer(EmbedQuery("Dell Curry")) == _EMBED.get_query_embedding("Dell Curry")
-        assert do.answer(EmbedTexts(["a", "b"])) == [_EMBED.get_text_embedding("a"), _EMBED.get_text_embedding("b")]
-
     def test_a_passage_and_an_entity_with_very_many_triples(self, make_store: Any, mode: str) -> None:
         """Writing, reading and deleting handle all triples, not just the first page."""
         small = WordEmbedding(8)
@@ -1196,14 +1201,14 @@ class StoreContract:
         hub = [("Hub", "knows", f"Person {n}") for n in range(count)]
         do.add([passage("p", "Hub", hub, embed_model=small), passage("q", "Hub", hub[:1], embed_model=small)])
         vector = small.get_query_embedding("Hub")
-        triples = do.answer(PassageTriples(["p"], vector, None))
+        triples = do.read().passage_triples_flow(["p"], vector, None)
         assert {triple.triple.object for triple in triples} == {f"Person {n}" for n in range(count)}
-        (near,) = do.answer(NeighborTriples([("hub",)], vector, [], count + 5))
+        (near,) = do.read().neighbors_flow([("hub",)], vector, [], count + 5)
         assert len(near) == count + 1
         scores = [triple.score for triple in near]
         np.testing.assert_allclose(scores, sorted(scores, reverse=True), atol=1e-6)
         do.add([passage("p", "Hub", hub[:2], embed_model=small)])
-        assert len(do.answer(PassageTriples(["p", "q"], vector, None))) == 3
+        assert len(do.read().passage_triples_flow(["p", "q"], vector, None)) == 3
 
     def test_property_graph_extractors_are_understood(self, make_store: Any, mode: str) -> None:
         """Relations that LlamaIndex's extractors attach are stored as triples: objects, or the dicts of a cache."""
@@ -1241,18 +1246,18 @@ class StoreContract:
         assert [pair.reason for pair in do.list_aliases()] == ["short first name", "initials of first names"]
         assert do.link() == [] == do.link([("Wardell Curry", "Dell Curry")])  # all that is sure is linked
         vector = _EMBED.get_query_embedding("Curry")
-        stored = do.answer(FetchTriples([son.id("p-son"), drafted.id("p-drafted"), other.id("p-other")]))
+        stored = do.read().fetch_triples_flow([son.id("p-son"), drafted.id("p-drafted"), other.id("p-other")])
         assert {triple.triple: triple.entities for triple in stored.values()} == {
             triple: triple.entities for triple in (son, drafted, other)
         }
-        answers = do.answer(NeighborTriples([son.entities, drafted.entities, other.entities], vector, [], 10))
+        answers = do.read().neighbors_flow([son.entities, drafted.entities, other.entities], vector, [], 10)
         found = [{candidate.id for candidate in answer} for answer in answers]
         ids = son.id("p-son"), drafted.id("p-drafted"), other.id("p-other")
         assert found == [{ids[0], ids[1]}, set(ids), {ids[1], ids[2]}]
-        ((incidence, *more),) = do.answer(IncidentTriples([(["stephen curry"], [])], [10]))
+        ((incidence, *more),) = do.read().incident_flow([(["stephen curry"], [])], [10])
         assert not more and incidence.entities == son.entities
         assert incidence.aliases == (("dell curry", "wardell curry"),)
-        (incidences,) = do.answer(IncidentTriples([(["dell curry"], [])], [10]))
+        (incidences,) = do.read().incident_flow([(["dell curry"], [])], [10])
         assert {incidence.id for incidence in incidences} == {ids[0], ids[1]}
         assert do.check().ok
         assert do.unlink([("W. Curry", "Wardell Curry"), ("Dell Curry", "W. Curry")]) == [
@@ -1308,7 +1313,7 @@ class StoreContract:
         assert _payloads(do.store) == linked and do.check().ok
         do.add([passage("p-new", "New.", [_JOINED], document="d-new")])
         assert do.check().ok
-        (answer,) = do.answer(IncidentTriples([(["wardell curry"], [])], [10]))
+        (answer,) = do.read().incident_flow([(["wardell curry"], [])], [10])
         assert Triple(*_JOINED).id("p-new") in {incidence.id for incidence in answer}
         client, triples = do.store.client, do.store.triple_collection_name
         (point,) = client.retrieve(triples, ids=[Triple(*_SON).id("p-son")], with_payload=True, with_vectors=True)
@@ -1332,9 +1337,9 @@ class StoreContract:
         vector, son = _EMBED.get_query_embedding("Curry"), Triple(*_SON)
         for year, expected in ((1986, {Triple(*_DRAFTED).id("p-drafted")}), (2009, {son.id("p-son")})):
             filters = _and(_is("year", year))
-            (answer,) = do.answer(NeighborTriples([son.entities], vector, [], 10), filters)
+            (answer,) = do.read(filters).neighbors_flow([son.entities], vector, [], 10)
             assert {candidate.id for candidate in answer} == expected
-            (incidences,) = do.answer(IncidentTriples([(["dell curry"], [])], [10]), filters)
+            (incidences,) = do.read(filters).incident_flow([(["dell curry"], [])], [10])
             assert {incidence.id for incidence in incidences} == expected
 
     def test_filters_hide_the_names_that_are_linked(self, make_store: Any, mode: str) -> None:
@@ -1345,10 +1350,10 @@ class StoreContract:
         vector, ids = _EMBED.get_query_embedding("Curry"), ["p-son", "p-drafted", "p-other"]
         facts = [Triple(*fact) for fact in (_SON, _DRAFTED, _OTHER_DELL)]
         requests: list[Any] = [
-            LinkTriples([fact.text for fact in facts], 3, vector),
-            SearchTriples([fact.text for fact in facts], 3),
-            PassageTriples(ids, vector, None),
-            IncidentTriples([(["dell curry", "w curry"], ids)], [10]),
+            methodcaller("link_flow", [fact.text for fact in facts], 3, vector),
+            methodcaller("search_flow", [fact.text for fact in facts], 3),
+            methodcaller("passage_triples_flow", ids, vector, None),
+            methodcaller("incident_flow", [(["dell curry", "w curry"], ids)], [10]),
         ]
         both = {("dell curry", "wardell curry"), ("wardell curry", "dell curry")}
         every = both | {("wardell curry", "w curry"), ("w curry", "wardell curry")}
@@ -1360,13 +1365,13 @@ class StoreContract:
             (_and(_is("year", 1986)), set()),
         ):
             for request in requests:
-                answer = do.answer(request, filters)
+                answer = request(do.read(filters))
                 found = [one for part in answer for one in (part if isinstance(part, list) else [part])]
                 assert found and {link for one in found for link in one.aliases} == expected, (request, filters)
         son = facts[0].id("p-son")
-        fetched = do.answer(FetchTriples([son]), _and(_is("year", 2009, _O.GTE)))[son]
+        fetched = do.read(_and(_is("year", 2009, _O.GTE))).fetch_triples_flow([son])[son]
         assert fetched.aliases == () and fetched.entities == facts[0].entities
-        assert do.answer(FetchTriples([son]))[son].aliases == (("dell curry", "wardell curry"),)
+        assert do.read().fetch_triples_flow([son])[son].aliases == (("dell curry", "wardell curry"),)
 
     def test_tenants_have_links_of_their_own(self, make_store: Any, mode: str) -> None:
         """A link of one tenant is none of another, neither in what is stored nor in what is added."""
@@ -1383,7 +1388,7 @@ class StoreContract:
         assert do.check().ok and do.repair().ok
         found = []
         for tenant in (one, other):
-            (answer,) = tenant.answer(IncidentTriples([(["wardell curry"], [])], [10]))
+            (answer,) = tenant.read().incident_flow([(["wardell curry"], [])], [10])
             found.append(len(answer))
         assert found == [3, 1] and other.unlink() == []
         one.unlink()
@@ -1763,7 +1768,7 @@ def _read_averages(store: GeARVectorStore) -> dict[str, float]:
 def _triples(
     do: Driver, passage_ids: Sequence[str], filters: MetadataFilters | None = None
 ) -> set[tuple[str, str, str, str]]:
-    triples = do.answer(PassageTriples(passage_ids, _EMBED.get_query_embedding("x"), None), filters)
+    triples = do.read(filters).passage_triples_flow(passage_ids, _EMBED.get_query_embedding("x"), None)
     assert all(triple.id == triple.triple.id(triple.passage_id) for triple in triples)
     return {
         (triple.passage_id, triple.triple.subject, triple.triple.predicate, triple.triple.object) for triple in triples
@@ -1779,7 +1784,7 @@ def _all_triples(do: Driver) -> set[tuple[str, str, str, str]]:
 
 
 def _read(do: Driver, candidates: Sequence[Candidate]) -> list[StoredTriple]:
-    facts: dict[str, StoredTriple] = do.answer(FetchTriples([candidate.id for candidate in candidates]))
+    facts: dict[str, StoredTriple] = do.read().fetch_triples_flow([candidate.id for candidate in candidates])
     return [replace(facts[candidate.id], score=candidate.score) for candidate in candidates]
 
 

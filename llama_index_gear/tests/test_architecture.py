@@ -103,6 +103,14 @@ def test_a_flow_is_named_as_one_and_asks_by_name(path: Path) -> None:
             assert len(node.value.elts) > 1, f"line {node.lineno}: yield from ask(…)"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=_get_name)
+def test_no_flow_calls_the_engine_past_the_filters_of_a_store(path: Path) -> None:
+    """The rooms that bind filters and tenants call it. `ingestion` tells the calls that it refuses by their type."""
+    if _get_folder(_get_name(path)) not in {"store", "knowledge_graph"}:
+        called = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+        assert not {"QdrantCall"} & {ast.unparse(node.func) for node in called}
+
+
 def test_all_is_what_can_be_imported_and_each_says_what_it_is() -> None:
     public = {name: value for name, value in vars(llama_index_gear.public).items() if not name.startswith("_")}
     names = {name for name, value in public.items() if not isinstance(value, ModuleType)}

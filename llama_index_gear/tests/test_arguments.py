@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,6 @@ from llama_index_gear.postprocessors.passage_ranker import PassageRanker
 from llama_index_gear.postprocessors.passage_selector import PassageSelector
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.requests import (
-    AlignPassages,
-    LinkTriples,
-    NeighborTriples,
-    PassageTriples,
-    SearchLists,
-    SearchTriples,
-)
 from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph import GraphRetriever
@@ -47,7 +40,7 @@ from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.tests.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage, read
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import Triple
 
@@ -136,14 +129,14 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
         "get_nodes": store.get_nodes,
         "check": store.check,
         "upload_points": upload,
-        "Link": lambda **options: store.answer(LinkTriples(["x"], query=VECTOR, **options)),
-        "Link of a graph": lambda **options: graph.answer(LinkTriples(["x"], query=VECTOR, **options)),
-        "Align": lambda **options: store.answer(AlignPassages(["x"], **options)),
-        "Lists": lambda **options: store.answer(SearchLists("x", VECTOR, [VectorStoreQueryMode.DEFAULT], **options)),
-        "Neighbours": lambda **options: store.answer(NeighborTriples([("ada",)], VECTOR, [], **options)),
-        "Neighbours of a graph": lambda **options: graph.answer(NeighborTriples([("ada",)], VECTOR, [], **options)),
-        "Propositions": lambda **options: store.answer(SearchTriples(["x"], **options)),
-        "TriplesOf": lambda **options: store.answer(PassageTriples(["p"], VECTOR, **options)),
+        "Link": lambda **options: read(store).link_flow(["x"], query=VECTOR, **options),
+        "Link of a graph": lambda **options: read(graph).link_flow(["x"], query=VECTOR, **options),
+        "Align": lambda **options: read(store).align_flow(["x"], **options),
+        "Lists": lambda **options: read(store).lists_flow("x", VECTOR, [VectorStoreQueryMode.DEFAULT], **options),
+        "Neighbours": lambda **options: read(store).neighbors_flow([("ada",)], VECTOR, [], **options),
+        "Neighbours of a graph": lambda **options: read(graph).neighbors_flow([("ada",)], VECTOR, [], **options),
+        "Propositions": lambda **options: read(store).search_flow(["x"], **options),
+        "TriplesOf": lambda **options: read(store).passage_triples_flow(["p"], VECTOR, **options),
     }
 
 
@@ -310,17 +303,20 @@ async def test_a_query_s_embedding_that_is_none_is_refused(
         with pytest.raises(EmbeddingError, match="embedding"):
             await store.aquery(asked)
     for request in (
-        LinkTriples(["x"], 1, vector),
-        NeighborTriples([("ada",)], vector, [], 5),
-        PassageTriples(["p"], vector, None),
-        SearchTriples([], 5, [vector]),
-        SearchLists("x", vector, [VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.DEFAULT], 5),
+        methodcaller("link_flow", ["x"], 1, vector),
+        methodcaller("neighbors_flow", [("ada",)], vector, [], 5),
+        methodcaller("passage_triples_flow", ["p"], vector, None),
+        methodcaller("search_flow", [], 5, [vector]),
+        methodcaller("lists_flow", "x", vector, [VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.DEFAULT], 5),
     ):
         with pytest.raises(EmbeddingError, match="embedding"):
-            store.answer(request)
-    for request in (LinkTriples(["Ada"], 1, vector), NeighborTriples([("ada",)], vector, [], 5)):
+            request(read(store))
+    for request in (
+        methodcaller("link_flow", ["Ada"], 1, vector),
+        methodcaller("neighbors_flow", [("ada",)], vector, [], 5),
+    ):
         with pytest.raises(EmbeddingError, match="embedding"):
-            graph.answer(request)
+            request(read(graph))
 
 
 class Broken(WordEmbedding):
@@ -345,8 +341,8 @@ def test_a_model_that_gives_no_vector_is_named_and_nothing_is_written(tmp_path: 
 @pytest.mark.parametrize("mode", [VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.MMR])
 def test_a_list_is_dense_or_of_words(store: GeARVectorStore, mode: VectorStoreQueryMode) -> None:
     with pytest.raises(ArgumentError, match="a list's mode must be DEFAULT or SPARSE"):
-        store.answer(SearchLists("x", VECTOR, [VectorStoreQueryMode.DEFAULT, mode], 5))
-    (found,) = store.answer(SearchLists("Ada", [], [VectorStoreQueryMode.SPARSE], 5))  # BM25 needs no vector
+        read(store).lists_flow("x", VECTOR, [VectorStoreQueryMode.DEFAULT, mode], 5)
+    (found,) = read(store).lists_flow("Ada", [], [VectorStoreQueryMode.SPARSE], 5)  # BM25 needs no vector
     assert [result.node.node_id for result in found] == ["p"]
 
 

@@ -33,7 +33,6 @@ from llama_index_gear.postprocessors.passage_ranker import PassageRanker
 from llama_index_gear.postprocessors.passage_selector import PassageSelector
 from llama_index_gear.ranking.learning import fit_ranking
 from llama_index_gear.ranking.weights import RankingWeights
-from llama_index_gear.requests import FetchPassages
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
@@ -204,11 +203,7 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
     "store.copy_to": (lambda house: house.store.copy_to, {"target": lambda house: house.shared}, ["target", "filters"]),
     "store.for_tenant": (lambda house: house.shared.for_tenant, {}, ["tenant"]),
     "store.scope_filters": (lambda house: house.shared.scope_filters, {}, ["filters"]),
-    "store.answer": (
-        lambda house: house.store.answer,
-        {"request": lambda house: FetchPassages(["p"])},
-        ["request", "filters"],
-    ),
+    "store.reads": (lambda house: house.store.reads, {}, ["filters"]),
     "ExistingCollection": (
         lambda house: ExistingCollection,
         {"collection_name": lambda house: "docs", "client": lambda house: MEMORY},
@@ -222,7 +217,6 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
     "existing.extract_to": (lambda house: ExistingCollection("docs", MEMORY).extract_to, {}, ["store"]),
     "from_property_graph": (lambda house: from_property_graph, {}, ["index"]),
     "graph.load": (lambda house: house.graph.load, {"triples": lambda house: []}, ["triples"]),
-    "graph.answer": (lambda house: house.graph.answer, {}, ["request"]),
 }
 TAKEN: dict[str, set[str]] = {
     # values that are of the right kind after all, by the name of the argument

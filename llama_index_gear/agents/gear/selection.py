@@ -17,7 +17,6 @@ from llama_index.core.schema import QueryBundle
 from llama_index_gear.agents.gear.gist import GistPolicy, GistState
 from llama_index_gear.agents.gear.reasoning import Verdict, parse_query, parse_verdict, read_facts
 from llama_index_gear.agents.memory import trace_triples
-from llama_index_gear.expansion.backends import link_triples_flow
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.llm.echoes import require_own
@@ -28,7 +27,7 @@ from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
 from llama_index_gear.llm.selection import read_needed
 from llama_index_gear.llm.verdicts import find_forms_and_prose
 from llama_index_gear.nodes import CHAIN_KEY, llm_texts
-from llama_index_gear.requests import LinkTriples, RunFunction
+from llama_index_gear.requests import RunFunction
 from llama_index_gear.trace.evidence import Step
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
 
@@ -198,8 +197,8 @@ class SelectionPolicy(GistPolicy):
         if not state.gist.triples:
             return []
         texts = [fact.text for fact in state.gist.triples]
-        request = LinkTriples(texts, self.expansion.link_top_k, query.embedding or [])
-        answers = yield from link_triples_flow(request)
+        link_flow, top_k = self.expansion.backends.link_flow, self.expansion.link_top_k
+        answers = yield from link_flow(texts, top_k, query.embedding or [])
         return list({triple.id: triple for answer in answers for triple in answer}.values())
 
     def _read_flow(self, state: GistState, record: Step, shown: Sequence[str]) -> Flow[Selection | None]:

@@ -47,8 +47,9 @@ from llama_index_gear import (
 )
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError
 from llama_index_gear.extraction.accounting import ExtractionEstimate
+from llama_index_gear.flow import run
 from llama_index_gear.ingestion.updates import describe_extractor
-from llama_index_gear.requests import ImportedPassages, QdrantCall
+from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -310,9 +311,9 @@ def test_what_an_earlier_version_extracted_is_not_paid_for_again(client: QdrantC
     assert before != store.get_nodes()
     store.add(before)
     assert extractor(before) and extractor.ledger.reused == 3, "its records are known"
-    for address, run in (("localhost:1", 1), ("localhost:1", 2), ("elsewhere", 3)):
+    for address, number in (("localhost:1", 1), ("localhost:1", 2), ("elsewhere", 3)):
         extractor, other = make_served(address)
-        assert collection.extract_to(store, extractor).written == 0 and other.history == [], run
+        assert collection.extract_to(store, extractor).written == 0 and other.history == [], number
     assert len(llm.history) == 3 and store.check().ok
     assert all(len(read_triples(node)) == 1 for node in store.get_nodes())
 
@@ -603,7 +604,7 @@ def test_half_of_all_pages_makes_a_move(tmp_path: Path, monkeypatch: pytest.Monk
         with put(tmp_path / "a", texts) as collection:
             collection.extract_to(store)
         shutil.rmtree(tmp_path / "a")
-        page = [int(node.node_id) for node in store.answer(ImportedPassages(None, "docs"))[0]]
+        page = [int(node.node_id) for node in run(store.reads().imported_flow("docs"), store.connection.answer)[0]]
         assert len(page) == 2
         for place, kept, is_moved in (("b", page, False), ("c", sorted(texts.keys() - set(page))[:4], True)):
             others = {point: text if point in kept else "Other." for point, text in texts.items()}
@@ -765,16 +766,6 @@ def test_a_refused_argument_leaves_the_folder_to_others(tmp_path: Path) -> None:
     assert caught.traceback, "the error is alive, and with it what was opened"
 
 
-def test_what_was_taken_over_is_not_read_by_filters(client: QdrantClient) -> None:
-    fill_raw(client)
-    store = make_store(client)
-    ExistingCollection("docs", client).extract_to(store)
-    filters = MetadataFilters(filters=[MetadataFilter(key="n", value=1)])
-    assert len(store.answer(ImportedPassages(["0", "1"]))[0]) == 2
-    with pytest.raises(ArgumentError, match="pass no filters"):
-        store.answer(ImportedPassages(["0", "1"]), filters)
-
-
 def test_points_without_that_vector_are_left_out_and_two_collections_take_two_stores(client: QdrantClient) -> None:
     fill_langchain(client)
     lone = models.PointStruct(id=9, payload={"page_content": "No vector."}, vector={"other": [1.0, 0.0, 0.0, 0.0]})
@@ -839,7 +830,7 @@ def test_a_call_that_writes_is_refused(client: QdrantClient) -> None:
     collection = ExistingCollection("docs", client)
     for method in ("upsert", "delete", "set_payload", "create_payload_index", "update_collection"):
         with pytest.raises(StoreError, match="is only read"):
-            collection._make_handler(make_store(client), QdrantCall(method, {}))
+            collection._answer(QdrantCall(method, {}))
 
 
 def test_a_wrong_argument() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from itertools import pairwise
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples, SearchLists
 from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
@@ -39,7 +39,7 @@ from llama_index_gear.store.bm25 import learn_average, make_encoder
 from llama_index_gear.store.schema import to_sparse_vector
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.tests.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage, read
 from llama_index_gear.tests.test_characters import SPELLINGS
 from llama_index_gear.triple import SPACELESS, Triple
 
@@ -170,14 +170,14 @@ def test_no_overlong_word_reaches_the_engine_whatever_text_it_stands_in(
     for mode in (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
         found = store.query(VectorStoreQuery(query_str=question, mode=mode, similarity_top_k=1))
         assert found.ids == ["p"]
-    ((aligned,),) = store.answer(AlignPassages([RUN], 1))
+    ((aligned,),) = read(store).align_flow([RUN], 1)
     assert aligned.node.node_id == "p"
     graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=EMBED)
     graph.load([Triple(RUN, "is", "x"), Triple("y", "is", "x")])
     query = EMBED.get_query_embedding("x")
-    ((linked,),) = graph.answer(LinkTriples([f"{RUN} is"], 1, query, [RUN]))
+    ((linked,),) = read(graph).link_flow([f"{RUN} is"], 1, query, [RUN])
     assert linked.triple.subject == RUN
-    graph.answer(NeighborTriples([("x",)], query, [], 1, question))
+    read(graph).neighbors_flow([("x",)], query, [], 1, question)
     assert 0 < Heard.longest <= LONGEST
 
 
@@ -334,10 +334,10 @@ async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, h
     assert (await store.aquery(asked)).similarities == found.similarities
     vector = EMBED.get_query_embedding("kiwi")
     for request in (
-        AlignPassages(["plum or kiwi?"], 20),
-        SearchLists("plum or kiwi?", vector, [VectorStoreQueryMode.SPARSE], 20),
+        methodcaller("align_flow", ["plum or kiwi?"], 20),
+        methodcaller("lists_flow", "plum or kiwi?", vector, [VectorStoreQueryMode.SPARSE], 20),
     ):
-        (lists,) = store.answer(request)
+        (lists,) = request(read(store))
         assert [scored.node.node_id for scored in lists] == expected.ids
     store.close()
     assert store.query(asked).ids == found.ids, "opened anew"
