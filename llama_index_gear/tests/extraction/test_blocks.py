@@ -162,6 +162,11 @@ def test_a_heading_may_stand_on_its_text() -> None:
         ({"file": "notes/a.markdown"}, True),
         ({"file_type": "text/markdown"}, True),
         ({"file_path": "C:\\a\\deploy.yaml"}, False),
+        *(({"file": f"app/{name}"}, False) for name in ("Dockerfile", "Dockerfile.dev", "Makefile", "Jenkinsfile")),
+        *(({"file": f"app/{name}"}, False) for name in (".env.local", ".gitignore", "CODEOWNERS", "hosts")),
+        *(({"file": name}, False) for name in ("requirements-dev.txt", "robots.txt", "CMakeLists.txt", "env.example")),
+        *(({"file": name}, None) for name in ("README", "CHANGES", "my file", "notes.txt", "profile")),
+        ({"file": "Makefile.md"}, True),
         ({"file_name": "a.txt"}, None),
         ({}, None),
     ],
@@ -177,8 +182,9 @@ def test_in_a_markdown_file_its_own_rules_count() -> None:
         ("Nora Blum and others", "Ida"),
         ("Osthafen Yard", "Bremen"),
     ]
-    (node,) = MentionTripleExtractor()([TextNode(text=text, metadata={"title": "Page", "file_name": "a.yaml"})])
-    assert {triple.subject for triple in read_triples(node)} == {"Page"}
+    for name in ("a.yaml", "Dockerfile"):
+        (node,) = MentionTripleExtractor()([TextNode(text=text, metadata={"title": "Page", "file_name": name})])
+        assert {triple.subject for triple in read_triples(node)} == {"Page"}
 
 
 @pytest.mark.parametrize(
