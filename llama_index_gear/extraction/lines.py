@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-_FRONT_MATTER = re.compile(
-    r"\s*---[ \t]*\r?\n(?:(?:[A-Za-z_][\w .-]*:|[ \t]|#|-[ \t])[^\n]*\n|\r?\n)*(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
-    r"|\s*\+\+\+[ \t]*\r?\n(?:(?:[A-Za-z_][\w .-]*[ \t]*=|[ \t]|#|\[|\])[^\n]*\n|\r?\n)*\+\+\+[ \t]*\r?(?:\n|$)"
+FRONT_MATTER = re.compile(
+    r"\s*---[ \t]*\r?\n(?:(?:[\"']?[^\W\d][\w .-]*[\"']?:|[ \t]|#|-[ \t]|[\]}])[^\n]*\n|\r?\n)*"
+    r"(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
+    r"|\s*\+\+\+[ \t]*\r?\n(?=\s*(?:[\w\"'.-]+[ \t]*=|\[|#))(?:(?!\+\+\+)[^\n]*\n)*\+\+\+[ \t]*\r?(?:\n|$)"
+    r"|\s*(;;;\s*)?\{[ \t]*\r?\n(?=\s*\")(?:[ \t][^\n]*\n|\r?\n)*\}[ \t]*\r?\n(?(1);;;)[ \t]*\r?(?:\n|$)"
 )
-"""Matches the YAML or TOML before a Markdown text."""
+"""Matches the YAML, TOML or JSON before a Markdown text."""
 _HIDDEN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
 """Where what a reader does not see begins and ends."""
 _CODE_FENCE = "~~~~~~"
@@ -99,7 +101,8 @@ def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
         is_known: True if it is known to be Markdown. If not, a `#` may begin a comment.
 
     """
-    if matter := _FRONT_MATTER.match(text):
+    matter = FRONT_MATTER.match(text)
+    if matter and (is_known or matter[0].lstrip()[0] in "-+"):  # JSON may be a text's own
         text = re.sub(r"[^\n]", " ", matter[0]) + text[matter.end() :]
     if "<" in text:
         text = _hide(text)

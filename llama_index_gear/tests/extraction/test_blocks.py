@@ -156,6 +156,25 @@ def test_a_heading_may_stand_on_its_text() -> None:
 
 
 @pytest.mark.parametrize(
+    "matter",
+    [
+        "---\ntitle: >-\n  Ida Falk\n  in Visby\n'tags': [\n  Rome\n]\n---\n",
+        '+++\ntitle = """Ida Falk"""\n"quoted" = "Visby"\ntags = [\n"Rome",\n]\n+++\n',
+        '{\n  "title": "Ida Falk",\n  "author": {"name": "Visby"}\n}\n\n',
+        ';;;\n{\n  "title": "Ida Falk"\n}\n;;;\n',
+    ],
+)
+def test_front_matter_of_any_kind_is_no_text(matter: str) -> None:
+    for text in (matter, matter.replace("\n", "\r\n")):
+        page = TextNode(text=f"{text}# Osthafen\n\nThere Paul Kern paints.\n", metadata={"file": "a.md"})
+        assert [triple.object for triple in read_triples(MentionTripleExtractor()([page])[0])] == ["Paul Kern"]
+
+
+def test_json_that_begins_another_text_stays() -> None:
+    assert names('{\n  "name": "Ida Falk"\n}\n\nThere Paul Kern paints.\n') == ["Ida Falk", "Paul Kern"]
+
+
+@pytest.mark.parametrize(
     ("metadata", "known"),
     [
         ({"file_name": "a.md"}, True),
