@@ -68,13 +68,33 @@ Call
 """
 TEX = r"""\documentclass{article}
 \title{On \emph{Pumps}}
+\author{Nora Blum\thanks{Rome} \and Paul Kern}
 \begin{document}
-\section{Yard} Nora Blum\label{sec:a} founded \textbf{Osthafen} in K\"oln~\cite{kern}.
+% Ida Falk: check this
+\section{Yard} Nora Blum\label{sec:a} founded \textbf{Osthafen} in K\"oln~\cite{kern}. % Ida
+
+\begin{tabular}{ll}
+\multicolumn{2}{c}{Crane} & Load \\
+Goliath & 5\% \\
+\end{tabular}
+
+See \autoref{tab:x}.
 \end{document}
 """
 ORG = """#+TITLE: My Yard
 #+OPTIONS: toc:nil
-* Visit Bremen
+* TODO [#A] Visit Bremen
+  DEADLINE: <2025-03-10 Mon>
+  :PROPERTIES:
+  :ID: 0b3c
+  :END:
+  :LOGBOOK:
+  CLOCK: [2025-03-03 Mon 09:15]
+  :END:
+# Ida Falk: a comment
+#+begin_src sh
+# Start Osthafen
+#+end_src
 See [[https://x.example][the site]].
 """
 NOTEBOOK = """{"cells": [{"cell_type": "markdown", "metadata": {}, "source": ["# Pump study\\n",
@@ -162,8 +182,20 @@ def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
             ["# Manual\n", "| Nora | Bremen-Vegesack |", "# Start Osthafen\n```", "`open_gate`, or `shut` it."],
             [".. ", ":caption:", "func"],
         ),
-        ("paper.tex", TEX, "On Pumps", ["# Yard\n", "Nora Blum founded **Osthafen** in Köln"], ["kern", "sec:a"]),
-        ("yard.org", ORG, "My Yard", ["# Visit Bremen\n", "[the site](https://x.example)"], ["toc"]),
+        (
+            "paper.tex",
+            TEX,
+            "On Pumps",
+            ["# Yard\n", "Blum, Paul Kern\n", "founded **Osthafen** in Köln", "| Crane | Load |"],
+            ["kern", "sec:a", "Ida", "Rome", "multicolumn", "tab:x"],
+        ),
+        (
+            "yard.org",
+            ORG,
+            "My Yard",
+            ["# Visit Bremen\n", "deadline: 2025-03-10 Mon.", "# Start Osthafen", "[the site](https://x.example)"],
+            ["toc", "0b3c", "CLOCK", "END", "Ida", "[#A]"],
+        ),
         ("study.ipynb", NOTEBOOK, "Pump study", ["By Nora Blum, after Pumps: all.", "x = 1"], ["iVBOR", "Fig"]),
         ("report-7.rtf", RICH_TEXT, "Yard Report", ["Nora Blum founded **Osthafen** in Köln."], ["Times", "\\"]),
         (

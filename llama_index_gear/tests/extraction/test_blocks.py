@@ -99,6 +99,11 @@ def test_every_word_has_its_place_in_the_passage(is_markdown: bool | None) -> No
         (r"\textbf{Nora} shows \cite{blum2020} it", "Nora shows it"),
         ("Nora {#n .Big} is {{% ref %}} here[^1] and [Paul][p]", "Nora is here and Paul"),
         ("`[[x]] {#a}` stays", "`[[x]] {#a}` stays"),
+        (
+            "see @fig-crane, @tbl-2 [see @Kern2020, p. 3] by @nora on a@tip-x.example",
+            "see , by @nora on a@tip-x.example",
+        ),
+        ("`r nrow(Cranes)` of `{python} x` and `rm x`", "of and `rm x`"),
         ("ends here](https://a.example/b) and goes on", "ends here and goes on"),
         ("| a <!-- x --> b |", "a b"),
     ],
@@ -236,6 +241,9 @@ def test_a_wikilink_names_its_page(text: str, wanted: list[str]) -> None:
         ('{{< figure src="Yard.png" title="Yard" >}}\nNora Blum is in.', ["Nora Blum"]),
         ("<!-- Ida Falk:\n\ntodo -->\nPaul Kern is in.\n<script>\nvar Foo = Bar;\n</script>", ["Paul Kern"]),
         (":::note\nAsk Nora Blum.\n:::", ["Nora Blum"]),
+        ("```{r}\n#| label: fig_yard\n#| fig-cap: 'Of Visby'\nplot_cranes()\n```", ["plot_cranes()"]),
+        ("$$\nF_x = m_{Rome}\n$$ {#eq-load}\n\nAsk Nora Blum.\n\n  $$ G_y $$\n", ["Nora Blum"]),
+        ("echo $$ in Rome\n\n$$ in Visby", ["Rome", "Visby"]),
         (
             "```{tip} Of Ida Falk\n:class: big\nAsk Nora Blum.\n```\n\n(yard-a)=\n```sh\nOsthafen\n```",
             ["Ida Falk", "Nora Blum"],
