@@ -173,8 +173,8 @@ class _Passage:
         self.small = {word for word in text.split() if word.islower()}
         self.title = title
         self.title_words = set(title.lower().split())
-        self.is_german = german.is_german(self.small)
-        self.foreign = "" if self.is_german else find_foreign(self.small)
+        self.foreign = find_foreign(self.small)
+        self.is_german = not self.foreign and german.is_german(self.small)
         self.language = None if self.is_german or self.foreign else find_language(self.small)
         self.is_english = not (self.is_german or self.foreign or self.language)
         self.is_caseless = is_caseless(text)
@@ -235,8 +235,8 @@ class _Passage:
         if kinds[0] not in "NB" or len(kinds) < 2 or kinds[1] not in "NE":
             return False
         following = cores[1].lower()
-        if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too
-            return self._meant[following] > 1
+        if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too, or "igår" does
+            return word in self.small or self._meant[following] > 1
         return self.is_english and (word in IMPERATIVES or word in _CHANGES) and following not in ENGLISH_WORDS
 
     def _strip_elisions(self, sentence: _Encoded) -> None:

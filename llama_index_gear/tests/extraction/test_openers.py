@@ -83,6 +83,33 @@ FOREIGN = [
         ["Sonra İstanbul", "Ankara"],
         id="Turkish",
     ),
+    pytest.param(
+        "Catalan",
+        "Ahir va venir la Núria Vidal. Després va pintar la barca, però no era seca. Malauradament a Girona plovia, i"
+        " això no era bo per als altres. Després Jordi Puig va marxar, i després va tornar.",
+        ["Núria Vidal", "Girona", "Jordi Puig"],
+        id="Catalan",
+    ),
+    pytest.param(
+        "Swahili",
+        "Kisha alipaka rangi mashua, lakini haikuwa kavu. Kwa bahati mbaya mvua ilinyesha Mombasa na hii ilikuwa mbaya"
+        " kwa wote. Rekebisha kosa la Mombasa.",
+        ["Mombasa", "Mombasa"],
+        id="Swahili",
+    ),
+    pytest.param(
+        "another language",
+        "- Dodano polje za Kestrel\n- Popravljeno delovanje v Kopru\n- Odstranjena podpora za Osprey\n"
+        "- Posodobljen Kestrel\n",
+        ["Kestrel", "Kopru", "Osprey", "Kestrel"],
+        id="a Slovene change log",
+    ),
+    pytest.param(
+        "another language",
+        "- Adicionado suporte ao Kestrel\n- Corrigido erro Osprey grave\n- Removido comando antigo\n",
+        ["Kestrel", "Osprey"],
+        id="a Portuguese change log",
+    ),
 ]
 
 
@@ -111,6 +138,7 @@ def test_what_opens_a_sentence_there_is_a_name_if_the_passage_has_it_inside_one_
         "The crane is new. It stands in the harbour of Visby.",
         "Der Kran ist neu und steht im Hafen von Bremen.",
         "La grue est dans le port de Nantes avec un autre.",
+        "Der Hafen Bremen: Kran, Boot, Pumpe, Tor; dazu Land, Haus und Hof, weil es so ist, aber als Erbe im Jahr.",
         "kubectl apply -f pump.yaml && helm upgrade pump ./chart --set image.tag=2",
     ],
 )
