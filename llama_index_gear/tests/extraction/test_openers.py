@@ -36,6 +36,8 @@ def names(text: str, title: str = "T") -> list[str]:
             "They live, e.g. Nora Blum, in Bremen; see Section 4.1, Table 3 and Figure 2a. I.e. all.",
             ["Nora Blum", "Bremen"],
         ),
+        ("need: Nice to have; 3D: Essential for me. Nice to see Nora Blum. It takes 700 MB.", ["Nora Blum"]),
+        ("From 2D to 3D, with 1.5 GHz and 4GB (10248B).", []),
         # names like them
         ("Banks founded it. Bed-Stuy is far. It is **Osthafen**.", ["Banks", "Bed-Stuy", "Osthafen"]),
         ("Select **Press**. We know Press.", ["Press", "Press"]),
@@ -49,7 +51,10 @@ def names(text: str, title: str = "T") -> list[str]:
         # names that are words too
         ("Rose went out. Apple sells it. Paris is far. Nice lies there.", ["Rose", "Apple", "Paris", "Nice"]),
         ("We met Press. Press is a firm.", ["Press", "Press"]),
-        ("SMS is sent. CI is red.", ["SMS", "CI"]),
+        (
+            "SMS is sent. CI is red. It is of 3M, Nintendo 3DS and 4D Systems.",
+            ["SMS", "CI", "3M", "Nintendo 3DS", "4D Systems"],
+        ),
     ],
 )
 def test_english(text: str, expected: list[str]) -> None:
