@@ -21,6 +21,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from llama_index_gear.cli.printed_titles import is_named, print_title
 from llama_index_gear.cli.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.cli.tables import write_rows
 from llama_index_gear.errors import repair_surrogates
@@ -172,6 +173,10 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     texts = [document.content]
     if ending in _BY_PAGE and document.pages:
         texts = [page.content for page in document.pages]
+        printed = print_title(texts[0], document.pages[0].hierarchy.blocks if document.pages[0].hierarchy else ())
+        if printed != texts[0] and not is_named(stated or "", printed):
+            stated = ""
+        texts[0] = printed
     texts = [repair_surrogates(_CLEAN.get(_MARKUP.get(ending, ending), str)(text)) for text in texts]
     return repair_surrogates(stated or ""), [_write_tables(text) for text in texts]
 

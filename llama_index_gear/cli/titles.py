@@ -16,7 +16,7 @@ from llama_index_gear.extraction.lines import FRONT_MATTER
 
 _PROSE = {"", ".text", ".txt", *(f".{number}" for number in range(1, 10))}  # texts, and pages of manuals
 """Endings, beside those of what is or becomes Markdown, of files with a title. Code keeps its file's name."""
-_MAX_WORDS, _MAX_FIRST_LINE, _MAX_CHARACTERS = 14, 10, 120
+_MAX_WORDS, _MAX_FIRST_LINE, _MAX_CHARACTERS = 20, 10, 150
 _MAX_LINE = 500  # characters of a title before its marks of Markdown are taken off
 _READ = 20_000  # characters of a text in which the words of its file's name are looked for
 _GENERIC = frozenset(
@@ -179,7 +179,7 @@ def _clean(candidate: str) -> str:
         candidate = pattern.sub(text, candidate)
     if _UNRESOLVED.search(candidate):
         return ""
-    title = " ".join(unescape(candidate).split()).rstrip(":")
+    title = " ".join(unescape(candidate).split()).rstrip(":*†‡∗ ")
     is_short = len(title) <= _MAX_CHARACTERS and len(title.split()) <= _MAX_WORDS
     is_named = not _is_generic(title) and not _UNNAMED.fullmatch(unicodedata.normalize("NFC", title))
     return title if is_short and is_named else ""

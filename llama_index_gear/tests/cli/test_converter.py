@@ -139,6 +139,25 @@ ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Overrid
 ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>"""
 
 
+def print_page(lines: list[tuple[int, int, int, str]], title: str = "") -> bytes:
+    """Return a PDF with a page of lines, each with its size and place, and a title that the file states."""
+    shown = "".join(f"BT /F {size} Tf {x} {y} Td ({text}) Tj ET\n" for size, x, y, text in lines)
+    objects = [
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>>",
+        f"<</Length {len(shown)}>>stream\n{shown}endstream",
+        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        f"<</Title({title})>>",
+    ]
+    data, places = "%PDF-1.4\n", []
+    for number, each in enumerate(objects, start=1):
+        places.append(f"{len(data):010} 00000 n \n")
+        data += f"{number} 0 obj{each}endobj\n"
+    head = f"xref\n0 7\n0000000000 65535 f \n{''.join(places)}trailer<</Size 7/Root 1 0 R/Info 6 0 R>>\n"
+    return f"{data}{head}startxref\n{len(data)}\n%%EOF".encode()
+
+
 def zip_word(document: str) -> bytes:
     packed = io.BytesIO()
     parts = {"[Content_Types].xml": TYPES, "_rels/.rels": RELATIONS, "word/document.xml": document}
@@ -234,6 +253,36 @@ def test_a_file_is_markdown_with_its_title(
     ((found, text),) = read(name, data)
     assert found == title
     assert [each for each in wanted if each not in text] == [each for each in unwanted if each in text] == []
+
+
+BODY = [
+    (10, 72, 600 - 12 * number, f"The yard {number} of Osthafen was built by Nora Blum in Bremen.")
+    for number in range(20)
+]
+
+
+@needs_converter
+@pytest.mark.parametrize(
+    ("lines", "stated", "title"),
+    [
+        ([(18, 90, 720, "Generational Copying of Cranes with a"), (18, 90, 700, "Long Boom")], "", 1),
+        ([(18, 90, 700, "Long Boom"), (18, 90, 720, "Generational Copying of Cranes with a")], "", 1),
+        ([(18, 90, 720, "Generational Copying of Cranes with a"), (18, 90, 700, "Long Boom")], "Proceedings - WORD", 1),
+        ([(18, 90, 720, "Copying of Cranes"), (18, 72, 300, "Introduction")], "", "Copying of Cranes"),
+        ([(90, 72, 640, "CM"), (18, 90, 720, "Copying of Cranes")], "", "Copying of Cranes"),
+        ([(20, 32, 400, "arXiv:2405.0482v2 [cs.CL]"), (18, 90, 720, "Copying of Cranes")], "", "Copying of Cranes"),
+        ([(18, 90, 720, "Copying of Cranes")], "The Copying of the Cranes", "The Copying of the Cranes"),
+        ([(10, 72, 720, "See the")], "Proceedings - WORD", "Proceedings - WORD"),
+    ],
+)
+def test_the_title_of_a_printed_page_is_whole(
+    read: Callable[..., Any], lines: list[tuple[int, int, int, str]], stated: str, title: str | int
+) -> None:
+    ((found, text),) = read("p7.pdf", print_page([*lines, *BODY], stated))
+    whole = "Generational Copying of Cranes with a Long Boom"
+    assert found == (whole if title == 1 else title)
+    assert text.count("Long Boom") == (title == 1) and "Osthafen" in text
+    assert title != 1 or text.startswith(f"# {whole}\n\n")
 
 
 @needs_converter
