@@ -331,6 +331,10 @@ def _clean_mail(text: str) -> str:
     """Return a letter without what only programs read; its date is a number, and double brackets are no wikilink."""
     text = re.sub(r"(?m)^\*\*(?:Message-ID|In-Reply-To|References)\*\*:.*\n+", "", text)
     text = _NOTE_OF_LIST.sub("", text)
+    text = re.sub(
+        r"(?m)^ unnamed \(\d+B\)\n*|^ (\S.*) \(\d+B\)$", lambda match: f"- `{match[1]}`" if match[1] else "", text
+    )
+    text = re.sub(r"Attachments:\s*\Z", "", text)
     text = re.sub(r"(?m)^(\*\*Date\*\*: *)(.*)$", _write_date, text)
     return re.sub(r"\[\[([^\[\]\n]*)\]\]", r"[\1]", text)
 

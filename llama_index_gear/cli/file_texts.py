@@ -9,6 +9,7 @@ from llama_index_gear.cli.converter import CONVERTED, convert
 from llama_index_gear.cli.prose import explain_no_prose, explain_no_sentences
 from llama_index_gear.cli.records_of_json import read_json
 from llama_index_gear.cli.regular_files import NoText, UnreadableFile, read_file
+from llama_index_gear.cli.subtitles import SUBTITLES, read_subtitles
 from llama_index_gear.cli.tables import TABLES, read_table
 from llama_index_gear.errors import repair_surrogates
 
@@ -27,6 +28,8 @@ def read_text(path: Path) -> str:
 
     """
     text = _DATA.sub("data:", _read_source(path))
+    if path.suffix.lower() in SUBTITLES:
+        text = read_subtitles(text)
     if reason := explain_no_sentences(text):
         raise NoText(reason)
     return text

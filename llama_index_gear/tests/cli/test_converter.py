@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,24 @@ def test_a_letter_of_a_mailbox_is_a_document(read: Callable[..., Any]) -> None:
         f"From x Mon Mar  3 09:15:00 2025\n{LETTER.replace('Re: =', f'{number} =')}\n" for number in ("First", "Second")
     )
     assert [title for title, _ in read("box.mbox", box)] == ["First The crane of Köln", "Second The crane of Köln"]
+
+
+@needs_converter
+def test_the_parts_of_a_letter_are_named(read: Callable[..., Any]) -> None:
+    letter = EmailMessage()
+    letter["Subject"] = "Plans"
+    letter.set_content("It is here.\n")
+    letter.add_attachment(bytes(range(256)), maintype="image", subtype="png", filename="crane.png")
+    letter.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="Plan of the Yard.pdf")
+    ((_, text),) = read("a.eml", letter.as_bytes())
+    assert "- `crane.png`\n" in text and "- `Plan of the Yard.pdf`\n" in text and "(256B)" not in text
+    part, outer = EmailMessage(), EmailMessage()
+    part.set_content("Paint comes from Visby.\n")
+    outer["Subject"] = "Fwd: Paint"
+    outer.set_content("See below.\n")
+    outer.add_attachment(part)
+    ((_, text),) = (each for each in read("b.eml", outer.as_bytes()) if each[0] == "Paint")
+    assert "Paint comes from Visby." in text and "unnamed" not in text and "Attachments" not in text
 
 
 @needs_converter
