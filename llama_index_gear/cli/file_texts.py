@@ -11,6 +11,7 @@ from llama_index_gear.cli.records_of_json import read_json
 from llama_index_gear.cli.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.cli.subtitles import SUBTITLES, read_subtitles
 from llama_index_gear.cli.tables import TABLES, read_table
+from llama_index_gear.cli.wikitext import WIKI, read_wikitext
 from llama_index_gear.errors import repair_surrogates
 
 MOST = 100 * 10**6
@@ -30,6 +31,8 @@ def read_text(path: Path) -> str:
     text = _DATA.sub("data:", _read_source(path))
     if path.suffix.lower() in SUBTITLES:
         text = read_subtitles(text)
+    elif path.suffix.lower() in WIKI:
+        text = read_wikitext(text)
     if reason := explain_no_sentences(text):
         raise NoText(reason)
     return text

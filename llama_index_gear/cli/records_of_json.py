@@ -51,8 +51,8 @@ def read_json(text: str, ending: str) -> list[Record]:
     entries = _find_entries(value)
     if messages := [message for message in map(_read_message, entries) if message]:
         if 2 * len(messages) > sum(isinstance(entry, dict) and _find_words(entry) != "" for entry in entries):
-            name = value.get("name") or value.get("title") if isinstance(value, dict) else ""
-            return [Record(name if _is_title(name) else "", "\n\n".join(messages))]
+            name = value.get("name") if isinstance(value, dict) else ""
+            return [Record(str(name) if _is_title(name) else "", "\n\n".join(messages))]
     records = [_read_record(entry) for entry in entries]
     if len(records) > 1 and all(record.title for record in records):
         return records

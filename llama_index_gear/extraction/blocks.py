@@ -19,8 +19,8 @@ from markdown_it.token import Token
 from llama_index_gear.extraction.inline import Link, read_inline, tidy
 from llama_index_gear.extraction.lines import DIRECTIVE, prepare_lines
 
-MARKDOWN = {".md", ".markdown", ".mdx", ".mdown", ".mkd", ".qmd", ".rmd"}
-"""Endings of files of Markdown."""
+MARKDOWN = {".md", ".markdown", ".mdx", ".mdown", ".mkd", ".qmd", ".rmd", ".wiki", ".mediawiki"}
+"""Endings of files of Markdown, and of those that are read as such."""
 _CODE = set(
     ".bash .bat .c .cc .cfg .clj .conf .cpp .cs .css .env .ex .go .gradle .h .hpp .hs .ini .java .js .json .jsonl .jsx"
     " .kt .less .lua .mk .php .pl .properties .ps1 .py .r .rb .rs .scala .scss .sh .sql .swift .tf .toml .ts .tsx .vue"
