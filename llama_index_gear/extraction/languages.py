@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from llama_index_gear.extraction.words import FUNCTION_WORDS
+from llama_index_gear.extraction import german
+from llama_index_gear.extraction.words import COMMON_WORDS, ENGLISH_WORDS, FUNCTION_WORDS, OFFICE_WORDS, OPENERS
 
 _ENGLISH = frozenset(
     "the of and to is was with for on by as at from that which his her their are were it this be an or not has have"
@@ -114,7 +115,7 @@ _ELISION = re.compile(
 
 
 _FOREIGN = {
-    name: frozenset(words.split()) - FUNCTION_WORDS - _ENGLISH
+    name: frozenset(words.split())
     for name, words in {
         "Swedish": "och att det som en på är av för med till inte om ett han hon var jag från den har vid sig när hade",
         "Norwegian or Danish": "og det som en på er av for med til ikke om et han hun var jeg fra den har ved"
@@ -137,7 +138,8 @@ _FOREIGN = {
         "Bulgarian": "и на в да се от за не с по са като е че това той тя но до към след който при",
         "Lithuanian": "ir yra kad į iš su tai ne bet kaip buvo jis ji nuo per po apie dar jau",
         "Latvian": "un ir ka ar no uz par bet kā arī tika bija viņš viņa pēc tas kas gan vai",
-        "Catalan": "i de la el que els en les per amb és un una va no del al és però com més també seva aquest",
+        "Catalan": "i de la el que els en les per amb és un una va no del dels al als però com més també seva aquest"
+        " això era ha a pel",
         "Vietnamese": "và của là có được trong cho một những người này với các đã không ở về từ khi để",
         "Indonesian or Malay": "dan yang di itu dengan untuk dari dalam tidak ini pada akan ke oleh adalah juga"
         " telah karena sebagai tahun saya dia",
@@ -152,18 +154,36 @@ _FOREIGN = {
 _LEAST_FOREIGN = 3
 """Different frequent words that a passage of such a language has at least."""
 
+_SHARED = FUNCTION_WORDS | _ENGLISH
+"""Words that are no evidence for a language without rules."""
+_KNOWN = _SHARED | ENGLISH_WORDS | COMMON_WORDS | OPENERS | OFFICE_WORDS
+_LEAST_UNKNOWN = 4
+"""Different small words, of which a quarter or more are English, or the passage is in another language."""
+_PUNCTUATION = ".,;:!?()\"'“”„«»"
 _CERTAIN = 6
 """Different English function words that make a passage English."""
 
 
 def find_foreign(small_words: Collection[str]) -> str:
-    """Return the language without rules that most of a passage's small words are frequent in; "" if there is none."""
+    """Return the language without rules that a passage's small words are of; "" if it is none.
+
+    It is one that most of them are frequent in, or "another language" if few of them are English.
+    """
     if len(_ENGLISH.intersection(small_words)) >= _CERTAIN:
         return ""
-    counts = {name: len(words.intersection(small_words)) for name, words in _FOREIGN.items()}
+    counts = {name: len(words.intersection(small_words) - _SHARED) for name, words in _FOREIGN.items()}
     name = max(counts, key=counts.__getitem__)
-    known = max(len(words.intersection(small_words)) for words in (_ENGLISH, *(each.openers for each in _LANGUAGES)))
-    return name if counts[name] >= _LEAST_FOREIGN and counts[name] > known else ""
+    own = _FOREIGN[name].intersection(small_words)
+    others = (_ENGLISH, german.FUNCTION_WORDS, *(each.openers for each in _LANGUAGES))
+    if counts[name] >= _LEAST_FOREIGN and all(
+        len(own - other - _SHARED) > len(other.intersection(small_words) - own) for other in others
+    ):
+        return name
+    if find_language(small_words) is not None or german.is_german(small_words):
+        return ""
+    plain = [word for word in (word.strip(_PUNCTUATION) for word in small_words) if word.isalpha()]
+    is_foreign = len(plain) >= _LEAST_UNKNOWN and len(_KNOWN.intersection(plain)) * 4 < len(plain)
+    return "another language" if is_foreign else ""
 
 
 def find_language(small_words: Collection[str]) -> Language | None:

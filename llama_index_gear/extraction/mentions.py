@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
@@ -70,9 +70,9 @@ class MentionTripleExtractor(TransformComponent):
 
     Limits: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. The rules
     are made for English. In French, Spanish, Portuguese, Italian, Dutch and Russian they know the function words that
-    open sentences. Other languages are told by their frequent words, and named in a warning: there, what opens a
-    sentence is a name only if the passage has it inside a sentence too. Names stay inflected ("Москве" is not
-    "Москва"). For other languages, or better names, pass a `recognizer`:
+    open sentences. Other languages are told by their frequent words, or by words that English has not, and named in a
+    warning: there, what opens a sentence is a name only if the passage has it inside a sentence too. Names stay
+    inflected ("Москве" is not "Москва"). For other languages, or better names, pass a `recognizer`:
 
         nlp = spacy.load("de_core_news_sm")
         extractor = MentionTripleExtractor(recognizer=nlp)
@@ -238,9 +238,10 @@ class MentionTripleExtractor(TransformComponent):
 
     def _triples(self, text: str, title: str, path: Sequence[str], is_markdown: bool | None) -> Iterator[Triple]:
         small_words = {word for word in text.split() if word.islower()}
-        is_german = german.is_german(small_words)
+        foreign = find_foreign(small_words)
+        is_german = not foreign and german.is_german(small_words)
         if self.recognizer is None:
-            self._count_passage(text, small_words)
+            self._count_passage(text, foreign)
         sections = Sections(title, path, has_case_evidence=not is_german)
         first = ""
         for sentence, names in self._find_names(text, title, is_markdown):
@@ -255,11 +256,11 @@ class MentionTripleExtractor(TransformComponent):
                 if entity_key(name) != own:
                     yield Triple(subject, said or _cut_window(sentence, start, end), name)
 
-    def _count_passage(self, text: str, small_words: Collection[str]) -> None:
+    def _count_passage(self, text: str, foreign: str) -> None:
         """Count a passage for which there are no rules."""
         if is_caseless(text):
             self._caseless_passages += 1
-        elif foreign := find_foreign(small_words):
+        elif foreign:
             self._foreign_passages[foreign] += 1
 
     def _find_names(self, text: str, title: str, is_markdown: bool | None) -> Iterator[tuple[Sentence, list[Name]]]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llama_index_gear.errors import repair_surrogates
+from llama_index_gear.ingestion.printed_titles import is_named, print_title
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import write_rows
 
@@ -82,6 +83,14 @@ _CODE_OPTIONS = re.compile(
 _ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w[^`<>\n]{0,200})`")
 _CELL = re.compile(r"(?<!\\)\|")
 _FENCED = re.compile(r"(?ms)^(```+|~~~+).*?^\1[`~]*[ \t]*$")
+_ORG_FURNITURE = re.compile(
+    r"^[ \t]*#\+begin_(\w+).*?^[ \t]*#\+end_\1"
+    r"|^#\+(?!title|author|date|subtitle|begin|end|caption)\w+:[^\n]*\n|^[ \t]*#[ \t][^\n]*(?:\n|\Z)"
+    r"|^[ \t]*:[\w-]+:[ \t]*\n(?:(?!^\*).){0,4000}?^[ \t]*:END:[ \t]*(?:\n|\Z)",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+"""Matches settings, comments and drawers; blocks, whose first group is their kind, so that nothing in them is."""
+_PLANNED = re.compile(r"\b(SCHEDULED|DEADLINE|CLOSED):[ \t]*[<\[]([^<>\[\]\n]*)[>\]]")
 _ACCENTS = dict(
     zip("`'^\"~=.uvHck", "\u0300\u0301\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328", strict=True)
 )
@@ -164,6 +173,10 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     texts = [document.content]
     if ending in _BY_PAGE and document.pages:
         texts = [page.content for page in document.pages]
+        printed = print_title(texts[0], document.pages[0].hierarchy.blocks if document.pages[0].hierarchy else ())
+        if printed != texts[0] and not is_named(stated or "", printed):
+            stated = ""
+        texts[0] = printed
     texts = [repair_surrogates(_CLEAN.get(_MARKUP.get(ending, ending), str)(text)) for text in texts]
     return repair_surrogates(stated or ""), [_write_tables(text) for text in texts]
 
@@ -288,17 +301,26 @@ def _write_role(match: re.Match[str]) -> str:
 
 
 def _prepare_org(text: str) -> str:
-    return re.sub(r"(?mi)^#\+(?!title|author|date|subtitle|begin|end|caption)\w+:.*\n", "", text)
+    """Return Org without settings, drawers, comments and priorities; what is planned, and when, is a sentence."""
+    text = _ORG_FURNITURE.sub(lambda match: match[0] if match[1] else "", text)
+    text = re.sub(r"(?m)^(\*+ (?:[A-Z]+ )?)\[#\w\] ", r"\1", text)
+    return _PLANNED.sub(lambda match: f"{match[1].lower()}: {match[2]}.", text)
 
 
 def _prepare_tex(text: str) -> str:
-    """Return TeX without accents by command, and with sections' titles on lines of their own: what follows is lost."""
+    """Return TeX without comments, references and accents by command.
+
+    Sections' titles stand on lines of their own: what follows would be lost.
+    """
 
     def accent(match: re.Match[str]) -> str:
         return unicodedata.normalize("NFC", match[2] + _ACCENTS[match[1]])
 
+    text = re.sub(r"(?m)^[ \t]*%.*(?:\n|\Z)|(?<!\\)%.*", "", text)
     text = re.sub(r"\\([`'^\"~=.])\s*\{?([A-Za-z])\}?", accent, text)
-    text = re.sub(r"\\(?:label|cite[a-z]*)\*?(?:\[[^\]]*\])*\{[^{}]*\}", "", text).replace("~", " ")
+    text = re.sub(r"\\(?:label|thanks|(?:auto|c|C|eq|name|page)?ref|cite[a-z]*)\*?(?:\[[^\]]*\])*\{[^{}]*\}", "", text)
+    text = re.sub(r"\\multicolumn\{[^{}]*\}\{[^{}]*\}\{([^{}]*)\}", r"\1", text)
+    text = re.sub(r"\s*\\and\b", ",", text).replace("~", " ")
     text = re.sub(r"\\([uvHck])\{([A-Za-z])\}", accent, text).replace("{\\ss}", "ß").replace("\\ss{}", "ß")
     return re.sub(
         r"(\\(?:part|chapter|(?:sub){0,2}section|(?:sub)?paragraph)\*?\{[^{}]*\})[ \t]*(?=\S)", r"\1\n\n", text
@@ -309,6 +331,10 @@ def _clean_mail(text: str) -> str:
     """Return a letter without what only programs read; its date is a number, and double brackets are no wikilink."""
     text = re.sub(r"(?m)^\*\*(?:Message-ID|In-Reply-To|References)\*\*:.*\n+", "", text)
     text = _NOTE_OF_LIST.sub("", text)
+    text = re.sub(
+        r"(?m)^ unnamed \(\d+B\)\n*|^ (\S.*) \(\d+B\)$", lambda match: f"- `{match[1]}`" if match[1] else "", text
+    )
+    text = re.sub(r"Attachments:\s*\Z", "", text)
     text = re.sub(r"(?m)^(\*\*Date\*\*: *)(.*)$", _write_date, text)
     return re.sub(r"\[\[([^\[\]\n]*)\]\]", r"[\1]", text)
 

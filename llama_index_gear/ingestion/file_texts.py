@@ -9,7 +9,9 @@ from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.ingestion.converter import CONVERTED, convert
 from llama_index_gear.ingestion.records_of_json import read_json
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
+from llama_index_gear.ingestion.subtitles import SUBTITLES, read_subtitles
 from llama_index_gear.ingestion.tables import TABLES, read_table
+from llama_index_gear.ingestion.wikitext import WIKI, read_wikitext
 
 MOST = 100 * 10**6
 """Bytes that a file may have, and characters of its text."""
@@ -26,6 +28,10 @@ def read_text(path: Path) -> str:
 
     """
     text = _DATA.sub("data:", _read_source(path))
+    if path.suffix.lower() in SUBTITLES:
+        text = read_subtitles(text)
+    elif path.suffix.lower() in WIKI:
+        text = read_wikitext(text)
     if reason := explain_no_sentences(text):
         raise NoText(reason)
     return text

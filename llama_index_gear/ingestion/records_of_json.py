@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -12,6 +13,13 @@ _TITLES = ("title", "headline", "heading", "subject", "name", "label")
 _TEXTS = frozenset(("text", "content", "contents", "body", "passage", "abstract", "description", "message"))
 _PARAGRAPH = "\n\n\n"  # the mark at which LlamaIndex's SentenceSplitter divides a text first
 _MAX_TITLE = 120  # characters
+_SPEAKERS = ("user_profile", "from", "author", "sender_name", "sender", "username", "actor", "role", "user")
+_OWN_NAMES = ("real_name", "nickname", "display_name", "global_name", "name", "username", "role")
+_TIMES = ("ts", "date", "timestamp", "timestamp_ms", "time", "sent_at", "created_at", "create_time", "role")
+"""Fields of a message of a chat: who wrote it, a person's name, and what tells it from another record."""
+_ADDRESS = re.compile(r"<(https?://[^<>|\s]+)(?:\|([^<>]*))?>|<[#!][^<>|]*\|([^<>]*)>|<@[A-Z0-9]+(?:\|([^<>]*))?>")
+"""Matches an address, a channel or a person in a message of Slack."""
+_ID = re.compile(r"[A-Z0-9]{7,}")
 
 
 class Record(NamedTuple):
@@ -25,7 +33,8 @@ def read_json(text: str, ending: str) -> list[Record]:
     """Read the records of a file: the objects of its outermost list, of its lines, or the file itself.
 
     The text of a record is that of its longest fields, and its other fields as a sentence: "name: Ada; office: Berlin."
-    Records without titles are paragraphs of one text. A file in another dialect stays as it is.
+    The messages of a chat are one text of paragraphs: "Ada: The office is open." Other records without titles are
+    paragraphs of one text. A file in another dialect stays as it is.
 
     Args:
         text: the file.
@@ -40,6 +49,10 @@ def read_json(text: str, ending: str) -> list[Record]:
     except json.JSONDecodeError:
         return [Record("", text)]
     entries = _find_entries(value)
+    if messages := [message for message in map(_read_message, entries) if message]:
+        if 2 * len(messages) > sum(isinstance(entry, dict) and _find_words(entry) != "" for entry in entries):
+            name = value.get("name") if isinstance(value, dict) else ""
+            return [Record(str(name) if _is_title(name) else "", "\n\n".join(messages))]
     records = [_read_record(entry) for entry in entries]
     if len(records) > 1 and all(record.title for record in records):
         return records
@@ -65,6 +78,32 @@ def _find_entries(value: Any) -> list[Any]:
         if len(lists) == 1 and all(isinstance(entry, dict) for entry in lists[0]):
             return lists[0]
     return value if isinstance(value, list) else [value]
+
+
+def _read_message(entry: Any) -> str:
+    """Return a message of a chat as "name: text"; "" for what is none."""
+    if not isinstance(entry, dict) or not any(key in entry for key in _TIMES) or _is_title(entry.get("title")):
+        return ""
+    who = next((entry[key] for key in _SPEAKERS if entry.get(key)), None)
+    if isinstance(who, dict):
+        who = next((who[key] for key in _OWN_NAMES if who.get(key)), None)
+    words = _find_words(entry)
+    if not isinstance(who, str) or not words:
+        return ""
+    return words if _ID.fullmatch(who) else f"{who}: {words}"
+
+
+def _find_words(entry: Mapping[str, Any]) -> str:
+    """Return what a message says: a text, or pieces of one."""
+    said = next((entry[key] for key in ("text", "content", "message", "body") if entry.get(key)), "")
+    pieces = said if isinstance(said, list) else [said]
+    words = "".join(str(each.get("text", "")) if isinstance(each, dict) else str(each) for each in pieces)
+    return _ADDRESS.sub(_write_address, words).strip()
+
+
+def _write_address(match: re.Match[str]) -> str:
+    address, text, channel, person = match.groups(default="")
+    return f"{text} ({address})" if address and text else address or channel or person
 
 
 def _read_record(entry: Any) -> Record:

@@ -11,11 +11,12 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 
 from llama_index_gear.extraction.blocks import MARKDOWN
+from llama_index_gear.extraction.lines import FRONT_MATTER
 from llama_index_gear.ingestion.converter import CONVERTED, HTML
 
 _PROSE = {"", ".text", ".txt", *(f".{number}" for number in range(1, 10))}  # texts, and pages of manuals
 """Endings, beside those of what is or becomes Markdown, of files with a title. Code keeps its file's name."""
-_MAX_WORDS, _MAX_FIRST_LINE, _MAX_CHARACTERS = 14, 10, 120
+_MAX_WORDS, _MAX_FIRST_LINE, _MAX_CHARACTERS = 20, 10, 150
 _MAX_LINE = 500  # characters of a title before its marks of Markdown are taken off
 _READ = 20_000  # characters of a text in which the words of its file's name are looked for
 _GENERIC = frozenset(
@@ -42,8 +43,6 @@ _EXPORTED = re.compile(r"(\S.*?)[ \t]+[0-9a-f]{32}")
 """Matches the name of a file that Notion exports."""
 _PROPERTY = re.compile(r"\s*(?:-[ \t]+)?(?:[\w-]+::[^\n]*\n\s*)*?title::[ \t]*(\S[^\n]*)")
 """Matches the title among the properties at the start of a page of Logseq."""
-_TOML = re.compile(r"\s*\+\+\+[ \t]*\n(.*?\n)?\+\+\+[ \t]*(?:\n|$)", re.DOTALL)
-_TOML_TITLE = re.compile(r"^title[ \t]*=[ \t]*([\"'])(.*)\1[ \t]*$", re.MULTILINE)
 _UNDERLINE = re.compile(r"([=\-~*^\"])\1{2,}\s*")
 _DATE = re.compile(r"(?<!\d)(\d{4})[-_](\d{2})[-_](\d{2})(?!\d)")
 _SITE = re.compile(r"\s+[|–—·•»-]\s+|\s+::\s+")
@@ -86,10 +85,12 @@ _SALUTATION = re.compile(
 """The first words of a letter."""
 _OF_FOLDER = frozenset({"index", "readme", "default", "home"})
 """Names of the file that speaks for its folder."""
-_YAML_KEY = re.compile(r"[\w\"'][^:]*:(?:\s|$)")
-_YAML_TITLE = re.compile(
-    r"^title:[ \t]*(?:\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\n]|'')*)'|((?!#)\S.*?))?[ \t]*(?:(?<=\s)#.*)?$", re.MULTILINE
+_STATED_IN_FRONT = re.compile(
+    r"^(?:[ \t]*\")?title\"?[ \t]*[:=][ \t]*(?:[>|][+-]?\d?[ \t]+)?(?:(?:\"\")?\"((?:[^\"\\\n]|\\.)*)\"(?:\"\")?"
+    r"|(?:'')?'((?:[^'\n]|'')*)'(?:'')?|((?!#)\S.*?))?[ \t]*,?[ \t]*(?:(?<=\s)#.*)?$",
+    re.MULTILINE,
 )
+"""Matches the title in YAML, TOML or JSON before a Markdown text."""
 
 
 def find_title(file: str, text: str, stated: str = "", shared: Container[str] = ()) -> str:
@@ -178,28 +179,24 @@ def _clean(candidate: str) -> str:
         candidate = pattern.sub(text, candidate)
     if _UNRESOLVED.search(candidate):
         return ""
-    title = " ".join(unescape(candidate).split()).rstrip(":")
+    title = " ".join(unescape(candidate).split()).rstrip(":*†‡∗ ")
     is_short = len(title) <= _MAX_CHARACTERS and len(title.split()) <= _MAX_WORDS
     is_named = not _is_generic(title) and not _UNNAMED.fullmatch(unicodedata.normalize("NFC", title))
     return title if is_short and is_named else ""
 
 
 def _read_front_matter(text: str) -> tuple[str, str]:
-    """Return the title in the YAML, TOML or properties before a Markdown text, and the text after it."""
+    """Return the title in the YAML, TOML, JSON or properties before a Markdown text, and the text after it."""
     if named := _PROPERTY.match(text):
         return named[1].strip(), text
-    if toml := _TOML.match(text):
-        stated = _TOML_TITLE.search(toml[1] or "")
-        return stated[2] if stated else "", text[toml.end() :]
-    lines = text.split("\n")
-    end = next((place for place, line in enumerate(lines) if place and line.rstrip() in ("---", "...")), 0)
-    said = [line for line in lines[1:end] if line.strip() and not line.lstrip().startswith("#")]
-    if lines[0].rstrip() != "---" or not end or (said and not _YAML_KEY.match(said[0])):
+    matter = FRONT_MATTER.match(text)
+    if matter is None:
         return "", text
-    line = _YAML_TITLE.search("\n".join(line for line in said if len(line) <= _MAX_LINE))
-    double, single, plain = line.groups(default="") if line else ("", "", "")
-    title = re.sub(r"\\(.)", r"\1", double) or single.replace("''", "'") or plain
-    return title, "\n".join(lines[end + 1 :])
+    is_yaml = matter[0].lstrip().startswith("-")
+    unfolded = re.sub(r"\n[ \t]+(?=\S)", " ", matter[0]) if is_yaml else matter[0]
+    stated = _STATED_IN_FRONT.search("\n".join(line for line in unfolded.split("\n") if len(line) <= _MAX_LINE))
+    double, single, plain = stated.groups(default="") if stated else ("", "", "")
+    return re.sub(r"\\(.)", r"\1", double) or single.replace("''", "'") or plain, text[matter.end() :]
 
 
 def _find_heading(text: str) -> str:

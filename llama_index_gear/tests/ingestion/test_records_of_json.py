@@ -106,3 +106,56 @@ def test_json_that_nests_too_deep_is_named_and_ends_no_run(tmp_path: Path) -> No
 def test_half_a_character_in_json_is_stored_as_none(tmp_path: Path) -> None:
     documents, _, _ = read(tmp_path, "a.json", r'{"title": "Osthafen \ud83d", "text": "Nora \ud83d Blum"}')
     assert documents[0][1] == "Nora \ufffd Blum" and documents[0][0].encode()
+
+
+SLACK = [
+    {
+        "type": "message",
+        "user": "U01ABCDEF",
+        "ts": "1.1",
+        "user_profile": {"real_name": "Nora Blum"},
+        "text": "<@U02NORA99> see <https://a.example/7|the order> in <#C01ABCDEF|yard>",
+        "client_msg_id": "c2f1",
+        "reactions": [{"name": "thumbsup"}],
+    },
+    {"type": "message", "user": "U02NORA99", "ts": "1.2", "text": "It is in Bremen."},
+]
+TELEGRAM = {
+    "name": "Crane Group",
+    "id": 99,
+    "messages": [
+        {"id": 1, "type": "service", "date": "2025-03-03", "actor": "Nora Blum", "text": ""},
+        {
+            "id": 2,
+            "date": "2025-03-03",
+            "from": "Nora Blum",
+            "text": ["See ", {"type": "link", "text": "a.example"}, "."],
+        },
+        {"id": 3, "date": "2025-03-03", "from": "Paul Kern", "text": "Yes."},
+    ],
+}
+DISCORD = {
+    "channel": {"name": "general"},
+    "messages": [
+        {"id": "1", "timestamp": "2025", "content": "It is here.", "author": {"name": "nora", "nickname": "Nora Blum"}},
+        {"id": "2", "timestamp": "2025", "content": "Yes.", "author": {"name": "paul", "nickname": None}},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "title", "text"),
+    [
+        (SLACK, "", "Nora Blum: see the order (https://a.example/7) in yard\n\nIt is in Bremen."),
+        (TELEGRAM, "Crane Group", "Nora Blum: See a.example.\n\nPaul Kern: Yes."),
+        (DISCORD, "", "Nora Blum: It is here.\n\npaul: Yes."),
+        (
+            [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ida."}],
+            "",
+            "user: Who?\n\nassistant: Ida.",
+        ),
+        ([{"author": "Ida", "text": "Yes.", "town": "Rome"}], "", "Yes.\n\nauthor: Ida; town: Rome."),
+    ],
+)
+def test_messages_of_a_chat_are_what_people_say(value: object, title: str, text: str) -> None:
+    assert read_json(json.dumps(value), ".json") == [Record(title, text)]
