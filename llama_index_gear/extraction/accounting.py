@@ -15,8 +15,8 @@ from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 from llama_index_gear.counts import count
-from llama_index_gear.errors import ArgumentError, check_kinds, check_numbers, format_value
-from llama_index_gear.nodes import EXTRACTION_KEY, ONE_NODE, read_triples
+from llama_index_gear.errors import ArgumentError, check_numbers, format_value
+from llama_index_gear.nodes import EXTRACTION_KEY, read_triples
 from llama_index_gear.records import Outcome, record_of
 
 
@@ -54,7 +54,6 @@ class ExtractionLedger:
     @classmethod
     def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
         """Return the account of nodes as an extractor returned them, in any process."""
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         records = [(node, record_of(node)) for node in nodes]
         recorded = [(node, record) for node, record in records if record is not None]
         return cls(

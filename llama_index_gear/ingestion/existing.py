@@ -15,7 +15,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from tqdm.auto import tqdm
 
 from llama_index_gear.counts import count
-from llama_index_gear.errors import EmbeddingError, check_kind
+from llama_index_gear.errors import EmbeddingError
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
@@ -178,7 +178,7 @@ class ExistingCollection(ClosedByWith):
             TenantError: before a page's passages are extracted, if the store has tenants, and one has none.
 
         """
-        flow = self._extract_flow(store, _choose(extractor), filters, moved, show_progress)
+        flow = self._extract_flow(store, extractor or MentionTripleExtractor(), filters, moved, show_progress)
         return run(flow, lambda request: self._make_handler(store, request).answer())
 
     async def aextract_to(
@@ -191,7 +191,7 @@ class ExistingCollection(ClosedByWith):
         show_progress: bool = False,
     ) -> CollectionReport:
         """`extract_to`, without blocking the event loop."""
-        flow = self._extract_flow(store, _choose(extractor), filters, moved, show_progress)
+        flow = self._extract_flow(store, extractor or MentionTripleExtractor(), filters, moved, show_progress)
         return await arun(flow, lambda request: self._make_handler(store, request).aanswer())
 
     def estimate(
@@ -294,8 +294,6 @@ class ExistingCollection(ClosedByWith):
         return Handler(partial(store.answer, request), partial(store.aanswer, request))
 
     def _is_in_flow(self, store: GeARVectorStore, moved: bool) -> Flow[bool]:
-        check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
-        check_kind(bool, moved=moved)
         yield from self._source.open_flow()
         return bool((yield from find_stored_flow(store, self._source, moved=moved, has_own=True)))
 
@@ -307,9 +305,7 @@ class ExistingCollection(ClosedByWith):
         moved: bool,
         show_progress: bool,
     ) -> Flow[CollectionReport]:
-        check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
         check_filters(filters)
-        check_kind(bool, moved=moved)
         self._check_other(store)
         source, filters = self._source, scope_filters(store.tenancy, filters)
         vector = yield from source.open_flow()
@@ -363,10 +359,7 @@ class ExistingCollection(ClosedByWith):
         filters: MetadataFilters | None,
         moved: bool,
     ) -> Flow[ExtractionEstimate]:
-        check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
-        check_kind(GeARTripleExtractor, hint="rules cost nothing", extractor=extractor)
         check_filters(filters)
-        check_kind(bool, moved=moved)
         self._check_other(store)
         source, filters = self._source, scope_filters(store.tenancy, filters)
         vector = yield from source.open_flow()
@@ -448,12 +441,6 @@ class ExistingCollection(ClosedByWith):
                 deleted += len(gone)
             if offset is None:
                 return deleted
-
-
-def _choose(extractor: TransformComponent | None) -> TransformComponent:
-    hint = "write MentionTripleExtractor(), or GeARTripleExtractor(llm)"
-    check_kind(TransformComponent, hint=hint, optional=True, extractor=extractor)
-    return MentionTripleExtractor() if extractor is None else extractor
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:

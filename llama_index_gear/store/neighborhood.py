@@ -9,7 +9,7 @@ from pathlib import Path
 
 from llama_index.core.vector_stores.types import MetadataFilters
 
-from llama_index_gear.errors import ArgumentError, check_characters, check_counts, check_kind, format_value
+from llama_index_gear.errors import ArgumentError, check_characters, check_counts, format_value
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.pages.graph import Neighborhood, render_graph
 from llama_index_gear.paths import read_path
@@ -42,7 +42,6 @@ class GraphPages:
     ) -> Flow[Path]:
         """The flow of `to_html`."""
         file = read_path(path=path)
-        check_kind(str, hint="write the name of an entity, 'Max Born'", entity=entity)
         check_characters(entity=entity)
         if not entity.strip():
             raise ArgumentError("entity is empty: write the name of an entity, 'Max Born'")

@@ -188,11 +188,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
-        check_kind(SearchParams, hint="write SearchParams(…)", optional=True, search_params=search_params)
         example = "write [{'field_name': 'year', 'field_schema': 'integer'}]"
         check_kinds(dict, hint=example, payload_indexes=payload_indexes)
-        options: dict[str, Any] = {"collection_options": collection_options, "vector_options": vector_options}
-        check_kind(Mapping, hint="write {'on_disk': True}, say", optional=True, **options)
         bm25 = make_encoder(language, LEAST_AVG_LEN if bm25_avg_len is None else bm25_avg_len)
         triple_bm25 = make_encoder(language, TRIPLE_AVG_LEN)
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
@@ -479,7 +476,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def _get_nodes_flow(
         self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, with_embeddings: bool
     ) -> Flow[list[BaseNode]]:
-        check_kind(bool, with_embeddings=with_embeddings)
         filters = self.scope_filters(filters)
         yield from self._text_indexes.check_flow(filters)
         return (yield from self._reads.get_flow(node_ids, filters, limit, vectors=with_embeddings))
@@ -507,8 +503,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         return await arun(self._query_flow(query, kwargs), self._connection.aanswer)
 
     def _query_flow(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
-        hint = "write VectorStoreQuery(query_str=…), or ask an index's retriever"
-        check_kind(VectorStoreQuery, hint=hint, query=query)
         filters = self.scope_filters(query.filters)
         native = read_native_filter(options)
         yield from self._text_indexes.check_flow(filters)
@@ -759,7 +753,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             return await acopy(self._copy_flow(target, filters), answer_source, answer)
 
     def _check_copy(self, target: GeARVectorStore) -> None:
-        check_kind(GeARVectorStore, hint="write GeARVectorStore(url=…), or from_path(folder)", target=target)
         check_compatible(self, target)
         target._tenancy.require_unscoped("copy_to")
 
