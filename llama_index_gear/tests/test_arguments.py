@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import pickle
 from collections.abc import Callable
@@ -32,7 +33,6 @@ from llama_index_gear.postprocessors.passage_selector import PassageSelector
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.requests import (
-    AlignPassages,
     LinkTriples,
     NeighborTriples,
     PassageTriples,
@@ -137,74 +137,38 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
         "get_nodes": store.get_nodes,
         "check": store.check,
         "upload_points": upload,
-        "Link": lambda **options: store.answer(LinkTriples(["x"], query=VECTOR, **options)),
-        "Link of a graph": lambda **options: graph.answer(LinkTriples(["x"], query=VECTOR, **options)),
-        "Align": lambda **options: store.answer(AlignPassages(["x"], **options)),
-        "Lists": lambda **options: store.answer(SearchLists("x", VECTOR, [VectorStoreQueryMode.DEFAULT], **options)),
-        "Neighbours": lambda **options: store.answer(NeighborTriples([("ada",)], VECTOR, [], **options)),
-        "Neighbours of a graph": lambda **options: graph.answer(NeighborTriples([("ada",)], VECTOR, [], **options)),
-        "Propositions": lambda **options: store.answer(SearchTriples(["x"], **options)),
-        "TriplesOf": lambda **options: store.answer(PassageTriples(["p"], VECTOR, **options)),
     }
 
 
-RRF = {"rrf_k": NEGATIVE}
-COST = {"max_llm_calls": NO_LIMIT, "max_tokens": NO_LIMIT, "timeout": [*NOT_POSITIVE, 10**9]}
+CLASSES: list[type] = [
+    Budget, BeamSearch, LocalPageRank, GraphRetriever, NaiveGERetriever, SyncGERetriever, GeARRetriever, T2RAGRetriever,
+    ExternalGeARRetriever, DiverseTripleBeamSearch, PassageRanker, PassageSelector, RankBM25Retriever, GeARQueryEngine,
+    T2RAGQueryEngine, GeARTripleExtractor, GeARVectorStore, ExternalTripleStore, WikidataDump,
+]  # fmt: skip
+MAY_BE_ZERO = {"max_retries", "aliases"}
+ABOVE_ZERO = {"gamma", "timeout", "restart", "epsilon", "bm25_avg_len"}
+BEYOND: dict[str, list[Any]] = {"restart": [1.1], "epsilon": [1e-10, 1], "b": [1.5], "timeout": [10**9]}
+
+
+def list_refused(made: type) -> dict[str, list[Any]]:
+    """Return the numbers that each argument of a constructor refuses, by the type that its signature names."""
+    refused = {}
+    for name, parameter in inspect.signature(made).parameters.items():
+        kind = str(parameter.annotation).removesuffix(" | None")
+        if kind == "float" or name == "rrf_k":
+            values = (NOT_POSITIVE if name in ABOVE_ZERO else NEGATIVE) + BEYOND.get(name, [])
+        elif kind == "int":
+            values = NO_LIMIT if made is Budget else NO_COUNT_OR_ZERO if name in MAY_BE_ZERO else NO_COUNT
+        else:
+            continue
+        refused[name] = values if " | None" in str(parameter.annotation) else [*values, None]
+    return refused
+
+
 REFUSED: dict[str, dict[str, list[Any]]] = {
-    "Budget": COST,
-    "BeamSearch": {"beam_size": NO_COUNT, "beam_length": NO_COUNT, "neighbors": NO_COUNT, "gamma": NOT_POSITIVE},
-    "LocalPageRank": {
-        "restart": [*NOT_POSITIVE, 1.1],
-        "epsilon": [*NOT_POSITIVE, 1e-10, 1],
-        "passage_weight": NEGATIVE,
-    },
-    "GraphRetriever": {"similarity_top_k": NO_COUNT},
-    "NaiveGERetriever": {**RRF, "similarity_top_k": NO_COUNT},
-    "SyncGERetriever": {**RRF, "similarity_top_k": NO_COUNT, "link_top_k": NO_COUNT},
-    "GeARRetriever": {
-        **RRF,
-        **dict.fromkeys(
-            ["max_steps", "similarity_top_k", "base_top_k", "link_top_k", "passage_link_top_k", "gist_size"], NO_COUNT
-        ),
-    },
-    "T2RAGRetriever": {
-        **RRF,
-        **dict.fromkeys(["max_rounds", "similarity_top_k", "passages_per_round"], NO_COUNT),
-    },
-    "ExternalGeARRetriever": {
-        **RRF,
-        **dict.fromkeys(
-            [
-                "max_steps",
-                "expand_from_step",
-                "rank_top_k",
-                "similarity_top_k",
-                "base_top_k",
-                "link_top_k",
-                "gist_size",
-            ],
-            NO_COUNT,
-        ),
-    },
-    "DiverseTripleBeamSearch": {**RRF, "top_n": NO_COUNT, "link_top_k": NO_COUNT},
-    "PassageRanker": {"top_n": NO_COUNT},
-    "PassageSelector": dict.fromkeys(["top_n", "show_top_k", "show_tokens"], NO_COUNT),
-    "RankBM25Retriever": {"similarity_top_k": NO_COUNT, "k1": NEGATIVE, "b": [*NEGATIVE, 1.5]},
-    "GeARQueryEngine": {"answer_top_k": NO_COUNT},
-    "T2RAGQueryEngine": {"answer_top_k": NO_COUNT},
-    "GeARTripleExtractor": {
-        "num_workers": NO_COUNT,
-        "passages_per_call": NO_COUNT,
-        "max_retries": NO_COUNT_OR_ZERO,
-        "retry_backoff": NEGATIVE,
-        "max_cost": NEGATIVE,
-        "price": [(True, 1), (1, "1"), (math.nan, 1), (1, HUGE), 5, (1,)],
-    },
-    "GeARVectorStore": {"batch_size": NO_COUNT, "bm25_avg_len": NOT_POSITIVE},
-    "ExternalTripleStore": {"batch_size": NO_COUNT},
-    "WikidataDump": {"aliases": NO_COUNT_OR_ZERO},
+    **{made.__name__: list_refused(made) for made in CLASSES},
     "reciprocal_rank_fusion": {
-        "k": NEGATIVE,
+        "k": [*NEGATIVE, None],
         "weights": [[weight] for weight in [*NO_NUMBER, None]] + [[], [1.0, 2.0]],
     },
     "query": {
@@ -214,39 +178,14 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
         "alpha": [*NEGATIVE, 1.5],
     },
     "get_nodes": {"limit": NO_COUNT},
-    "check": {"sample_size": NO_COUNT_OR_ZERO},
-    "upload_points": {"batch_size": NO_COUNT},
-    "Link": {"top_k": NO_COUNT},
-    "Link of a graph": {"top_k": NO_COUNT},
-    "Align": {"top_k": NO_COUNT},
-    "Lists": {"top_k": NO_COUNT},
-    "Neighbours": {"limit": NO_COUNT},
-    "Neighbours of a graph": {"limit": NO_COUNT},
-    "Propositions": {"passages": NO_COUNT},
-    "TriplesOf": {"limit": NO_COUNT},
+    "check": {"sample_size": [*NO_COUNT_OR_ZERO, None]},
+    "upload_points": {"batch_size": [*NO_COUNT, None]},
 }
-MAY_BE_NONE = {
-    "expand_from_step",
-    "gamma",
-    "base_top_k",
-    "rank_top_k",
-    "max_llm_calls",
-    "max_tokens",
-    "timeout",
-    "max_cost",
-    "price",
-    "weights",
-    "limit",
-    "alpha",
-    "sparse_top_k",
-    "hybrid_top_k",
-}
-MAY_BE_NONE_HERE = {
-    ("DiverseTripleBeamSearch", "link_top_k"),
-    ("GeARRetriever", "max_steps"),
-    ("GeARVectorStore", "bm25_avg_len"),
-}
-NAMED_OTHERWISE = {"limit": "limit|neighbors"}
+REFUSED["GeARTripleExtractor"]["price"] = [(True, 1), (1, "1"), (math.nan, 1), (1, HUGE), 5, (1,)]
+
+
+def test_every_class_has_a_number() -> None:
+    assert all(REFUSED.values()) and sum(map(len, REFUSED.values())) > 50
 
 
 @pytest.mark.parametrize(
@@ -255,10 +194,8 @@ NAMED_OTHERWISE = {"limit": "limit|neighbors"}
 def test_what_is_outside_its_range_is_refused_by_name(
     make: dict[str, Callable[..., Any]], what: str, name: str
 ) -> None:
-    may_be_none = name in MAY_BE_NONE or what.startswith("query") or (what, name) in MAY_BE_NONE_HERE
-    values = REFUSED[what][name] + ([] if may_be_none else [None])
-    for value in values:
-        with pytest.raises(ArgumentError, match=NAMED_OTHERWISE.get(name, name)) as caught:
+    for value in REFUSED[what][name]:
+        with pytest.raises(ArgumentError, match=name) as caught:
             make[what](**{name: value})
         assert len(str(caught.value)) < 300
 
