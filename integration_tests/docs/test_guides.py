@@ -28,6 +28,9 @@ from llama_index_gear import ExternalTripleStore, GeARVectorStore, LightEmbeddin
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 GUIDES = sorted((EXAMPLES / "guides").glob("*.md"))
+LONG = {"ranking"}
+"""Guides that embed whole pages and learn from them: their code is a long test."""
+RUN = [pytest.param(guide, marks=[pytest.mark.long] * (guide.stem in LONG)) for guide in GUIDES]
 FACT = '{"triples": [["Jaws", "directed by", "Steven Spielberg"]]}'
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *GUIDES, *sorted(BENCHMARKS.glob("*.md"))]
 PAGES += [EXAMPLES / "data" / "README.md"]
@@ -128,7 +131,7 @@ def stop_tracing() -> None:
 @pytest.mark.filterwarnings("ignore:The `(json|dict|copy)` method is deprecated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning")  # the page on scale is about servers
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # LlamaIndex's agents cause them
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("guide", RUN, ids=lambda path: path.stem)
 def test_the_code_of_a_guide_runs(
     guide: Path,
     server: OpenAIServer,

@@ -170,7 +170,7 @@ async def test_the_trace_beside_the_answer(store: GeARVectorStore, mode: Mode) -
     assert type(response) is Response and str(response) == ANSWER and llm.remaining == 0
     assert {"ann", "bob", "rome"} <= set(list_ids(response.source_nodes))
     assert select_search_metadata(response) == COMPACT
-    assert json.loads(json.dumps(response.metadata)) == response.metadata
+    assert response.metadata and json.loads(json.dumps(response.metadata)) == response.metadata
     assert (trace.question, trace.stopped, trace.answer, trace.llm_calls) == (QUESTION, "answered", "Italy", 7)
     assert [source.passage_id for source in trace.passages] == list_ids(response.source_nodes)
     compact = trace.compact()
