@@ -33,6 +33,7 @@ from llama_index_gear.postprocessors.passage_selector import PassageSelector
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.requests import (
+    AlignPassages,
     LinkTriples,
     NeighborTriples,
     PassageTriples,
@@ -198,6 +199,20 @@ def test_what_is_outside_its_range_is_refused_by_name(
         with pytest.raises(ArgumentError, match=name) as caught:
             make[what](**{name: value})
         assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("number", [0, True, 10**9])
+def test_a_request_of_a_retriever_s_flow_is_checked_too(store: GeARVectorStore, number: Any) -> None:
+    for request in (
+        LinkTriples(["x"], number, VECTOR),
+        AlignPassages(["x"], number),
+        SearchLists("x", VECTOR, [VectorStoreQueryMode.DEFAULT], number),
+        NeighborTriples([("ada",)], VECTOR, [], number),
+        SearchTriples(["x"], number),
+        PassageTriples(["p"], VECTOR, number),
+    ):
+        with pytest.raises(ArgumentError, match="1 or more"):
+            store.answer(request)
 
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
