@@ -99,9 +99,6 @@ class Reply:
     """The whole answer, sent as is with the status: an error that a server writes into an answer of status 200.
     A text is sent as a page."""
 
-    error_code: str | None = None
-    """For an error status: `error.code`, such as "context_length_exceeded"; by default one that fits the status."""
-
     def __post_init__(self) -> None:
         """Reject replies that the protocol cannot carry, at the line of the test that writes them."""
         if self.refusal is not None and (self.text or self.tool_arguments is not None):
@@ -195,12 +192,6 @@ class OpenAIServer:
         """The JSON bodies of the chat requests so far, in order of arrival, retries included."""
         with self._lock:
             return list(self._requests)
-
-    @property
-    def unused(self) -> list[Reply]:
-        """Scripted replies that no request has taken yet. A test can assert that none is left over."""
-        with self._lock:
-            return list(self._script)
 
     @property
     def problems(self) -> list[str]:
@@ -432,7 +423,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if reply.body is not None or reply.status >= 400:
-            error = _build_error(reply.status, reply.text, reply.error_code)
+            error = _build_error(reply.status, reply.text, None)
             self._send_json(reply.status, error if reply.body is None else reply.body, reply)
         elif body.get("stream"):
             self._send_stream(_build_chunks(body, reply), reply, _count_tokens(body, reply))

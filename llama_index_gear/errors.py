@@ -182,21 +182,10 @@ def check_numbers(allowed: str, is_allowed: Callable[[float], bool], **numbers: 
             raise ArgumentError(f"{name} must be {allowed}, got {format_value(value)}")
 
 
-def check_settings(component: type, settings: Collection[str]) -> None:
-    """Refuse names that are no fields of a component: pydantic would pass over them.
-
-    Raises:
-        ArgumentError: a name is refused; the message names the fields.
-
-    """
-    known: Collection[str] = getattr(component, "model_fields", {})
-    if unknown := [name for name in settings if name not in known]:
-        takes = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise ArgumentError(f"{component.__name__} has no setting {unknown[0]!r}: {takes}")
-
-
 def check_kind(kind: type | tuple[type, ...], *, hint: str = "", optional: bool = False, **values: Any) -> None:
     """Refuse objects of another class than their argument takes.
+
+    It is for what would otherwise end in a wrong result, or in an error that misleads.
 
     Args:
         kind: the class that the arguments take, or several.
@@ -236,8 +225,7 @@ def check_kinds(kind: type, *, hint: str = "", optional: bool = False, **lists: 
         wrong = [value for value in values if not isinstance(value, kind)][:1] if is_list else [values]
         if wrong:
             what = f"{format_value(wrong[0])} in it" if is_list else format_value(values)
-            of_kind = "" if kind is object else f" of {kind.__name__}"
-            raise ArgumentError(f"{name} must be a list{of_kind}, got {what}{hint and f': {hint}'}")
+            raise ArgumentError(f"{name} must be a list of {kind.__name__}, got {what}{hint and f': {hint}'}")
 
 
 def check_vector(what: str, vector: Any) -> None:

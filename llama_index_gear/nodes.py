@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
-from llama_index.core.bridge.pydantic import BaseModel, ValidationError
+from llama_index.core.bridge.pydantic import BaseModel, ConfigDict, ValidationError
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 
-from llama_index_gear.errors import TripleError, check_counts, check_kind, check_kinds, check_settings
+from llama_index_gear.errors import TripleError, check_counts
 from llama_index_gear.triple import Triple
 
 TRIPLES_KEY = "gear_triples"
@@ -41,7 +41,6 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _CUT = " …"
 _BEGINNING = 50  # characters of a passage's text that stand for its title
-_TRIPLES = "write [Triple(subject, predicate, object)]"
 _STRUCTURE = {
     "SOURCE",
     "PARENT",
@@ -164,19 +163,10 @@ def llm_texts(passages: Iterable[BaseNode]) -> list[str]:
 
 
 def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
-    """Return a copy of `node` that carries these triples, without repetition, in place of those it had.
-
-    Raises:
-        ArgumentError: `node` is no node, or `triples` are no `Triple`s.
-
-    """
-    check_kind(BaseNode, node=node)
-    check_kind(Iterable, hint=_TRIPLES, triples=triples)
-    attached = list(triples)
-    check_kinds(Triple, hint=_TRIPLES, triples=attached)
+    """Return a copy of `node` that carries these triples, without repetition, in place of those it had."""
     plain = [
         {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object}
-        for triple in dict.fromkeys(attached)
+        for triple in dict.fromkeys(triples)
     ]
     return with_metadata(node, {TRIPLES_KEY: plain}, drop=triple_metadata_keys(node))
 
@@ -192,10 +182,8 @@ def read_triples(node: BaseNode) -> list[Triple]:
 
     Raises:
         TripleError: `gear_triples` is not a list of subject, predicate, object, or a slot is empty.
-        ArgumentError: `node` is no node.
 
     """
-    check_kind(BaseNode, node=node)
     return list(dict.fromkeys([*_read_own_triples(node), *_read_property_graph(node)]))
 
 
@@ -259,11 +247,10 @@ def passage_id(number: int, document: BaseNode) -> str:
         document: the split document. Its id must be unique, across tenants too.
 
     Raises:
-        ArgumentError: `number` is no whole number, or `document` no node.
+        ArgumentError: `number` is no whole number.
 
     """
     check_counts(least=0, number=number)
-    check_kind(BaseNode, document=document)
     return f"{document.node_id}-{number}"
 
 
@@ -274,9 +261,7 @@ class ToPropertyGraph(TransformComponent):
     `PropertyGraphIndex(…, kg_extractors=[GeARTripleExtractor(llm=llm), ToPropertyGraph()])`.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        check_settings(type(self), settings)
-        super().__init__(**settings)
+    model_config = ConfigDict(extra="forbid")
 
     @classmethod
     def class_name(cls) -> str:
@@ -285,7 +270,6 @@ class ToPropertyGraph(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return copies of the nodes, with their triples as `EntityNode` and `Relation` objects in the metadata."""
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         converted = []
         for node in nodes:
             triples = read_triples(node)

@@ -13,12 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.types import CompletionResponse, CompletionResponseGen, LLMMetadata
-from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.llms.custom import CustomLLM
 from numpy.typing import NDArray
 
-from llama_index_gear.errors import check_settings
 from llama_index_gear.resources import free_in_child
 
 Reply: TypeAlias = str | BaseException | Callable[[str], str]
@@ -41,6 +40,8 @@ class ScriptedLLM(CustomLLM):
 
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     _replies: deque[Reply] = PrivateAttr()
     _otherwise: Callable[[str], str] | None = PrivateAttr(default=None)
     _history: list[str] = PrivateAttr(default_factory=list)
@@ -49,7 +50,6 @@ class ScriptedLLM(CustomLLM):
     def __init__(
         self, replies: Iterable[Reply] = (), *, otherwise: Callable[[str], str] | None = None, **arguments: Any
     ) -> None:
-        check_settings(type(self), arguments)
         super().__init__(**arguments)
         self._replies = deque([replies] if isinstance(replies, str) else replies)
         self._otherwise = otherwise
@@ -120,10 +120,11 @@ class WordEmbedding(BaseEmbedding):
 
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     dimension: int = 256
 
     def __init__(self, dimension: int = 256, **arguments: Any) -> None:
-        check_settings(type(self), arguments)
         super().__init__(dimension=dimension, **arguments)  # type: ignore[call-arg]  # pydantic's plugin is not at work
 
     @classmethod

@@ -81,7 +81,7 @@ class GraphTriple:
 
     Raises:
         TripleError: it holds half a character (a lone surrogate), which cannot be stored, or an entity is no text.
-        ArgumentError: `triple` is no `Triple`, or `entities` no tuple.
+        ArgumentError: `entities` is no tuple.
 
     Attributes:
         triple: the fact, in words.
@@ -97,7 +97,6 @@ class GraphTriple:
     is_name: bool = False
 
     def __post_init__(self) -> None:
-        check_kind(Triple, hint="write Triple(subject, predicate, object)", triple=self.triple)
         check_kind((tuple, list), hint="write a tuple of texts, ('Q42', 'Q5')", entities=self.entities)
         if not all(isinstance(entity, str) for entity in self.entities):
             raise TripleError(f"the entities of a triple must be texts, got {self.entities!r}")

@@ -19,8 +19,8 @@ from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 from llama_index_gear.characters import count
-from llama_index_gear.errors import ArgumentError, check_kinds, check_numbers, format_value
-from llama_index_gear.nodes import EXTRACTION_KEY, ONE_NODE, Outcome, read_triples, record_of
+from llama_index_gear.errors import ArgumentError, check_numbers, format_value
+from llama_index_gear.nodes import EXTRACTION_KEY, Outcome, read_triples, record_of
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,6 @@ class ExtractionLedger:
     @classmethod
     def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
         """Return the account of nodes as an extractor returned them, in any process."""
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         records = [(node, record_of(node)) for node in nodes]
         recorded = [(node, record) for node, record in records if record is not None]
         return cls(

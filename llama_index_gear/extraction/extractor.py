@@ -15,7 +15,7 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from tqdm.auto import tqdm
 
-from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_kind, check_kinds, check_numbers
+from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_numbers
 from llama_index_gear.extraction.accounting import (
     FAILED_EXTRACTIONS,
     CostBudget,
@@ -37,7 +37,8 @@ from llama_index_gear.extraction.serialization import (
 )
 from llama_index_gear.flow import arun, run_coroutine
 from llama_index_gear.llm.client import ModelNotes, offers_functions
-from llama_index_gear.nodes import ONE_NODE, must_stay
+from llama_index_gear.llm.prompting import check_prompt
+from llama_index_gear.nodes import must_stay
 from llama_index_gear.tenancy import Tenancy
 
 _PAGE = 1024
@@ -170,17 +171,12 @@ class GeARTripleExtractor(TransformComponent):
         cache: BaseKVStore | None = None,
         show_progress: bool = False,
     ) -> None:
-        check_kind(LLM, hint="make the model, OpenAI(model='gpt-4o') say", optional=True, llm=llm)
-        check_kind(BaseKVStore, hint="write SimpleKVStore(), say", optional=True, cache=cache)
         cost_budget, tenancy = CostBudget(price, max_cost), Tenancy(tenant_field, tenant)
         check_counts(num_workers=num_workers, passages_per_call=passages_per_call)
         check_counts(least=0, max_retries=max_retries)
         check_numbers("0 or more seconds", lambda seconds: seconds >= 0, retry_backoff=retry_backoff)
-        prompts: dict[str, Any] = {"extract_prompt": extract_prompt, "extract_several_prompt": extract_several_prompt}
-        check_kind(BasePromptTemplate, hint="write PromptTemplate(text)", **prompts)
-        for prompt, variable in ((extract_prompt, "passage"), (extract_several_prompt, "passages")):
-            if variable not in prompt.template_vars:
-                raise ArgumentError(f"the extract prompt lacks the variable {variable}")
+        check_prompt(extract_prompt, "the extract prompt", {"passage"})
+        check_prompt(extract_several_prompt, "the extract prompt", {"passages"})
         is_own = extract_prompt is not EXTRACT_PROMPT and extract_several_prompt is EXTRACT_SEVERAL_PROMPT
         if passages_per_call > 1 and is_own:
             raise ArgumentError("passages that share a call need a prompt of yours too: give extract_several_prompt")
@@ -253,7 +249,6 @@ class GeARTripleExtractor(TransformComponent):
                 passed.
 
         """
-        check_kind(dict, hint="pass what to_dict gave", data=data)
         settings = {**data, **kwargs}
         fingerprint = settings.pop("fingerprint", None)
         for name in ("class_name", "failed_runs"):
@@ -293,7 +288,6 @@ class GeARTripleExtractor(TransformComponent):
             **kwargs: `show_progress` overrides the field. Others are ignored: the pipeline passes its own arguments.
 
         """
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         with self._bar(len(nodes), kwargs.get("show_progress", self.show_progress)) as bar:
             extracted = await self._run.extract(nodes, bar)
         self._ledger = ExtractionLedger.of(extracted)
@@ -321,7 +315,6 @@ class GeARTripleExtractor(TransformComponent):
 
     async def aestimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
         """`estimate`, without blocking the event loop."""
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         nodes = self._tenancy.assign_tenant(nodes)
         calls = await self._run.plan_calls(nodes)
         groups = [[nodes[position] for position, _ in call] for call in calls]

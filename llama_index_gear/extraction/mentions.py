@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
+from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr, field_validator
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.utils import get_tqdm_iterable
 
-from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, check_settings, format_value
+from llama_index_gear.errors import ArgumentError, format_value
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.blocks import tell_markdown
 from llama_index_gear.extraction.headings import Sections
@@ -22,7 +22,7 @@ from llama_index_gear.extraction.names import Name, find_names
 from llama_index_gear.extraction.recognizer import describe_recognizer, recognize_names
 from llama_index_gear.extraction.sentences import Sentence, split_sentences
 from llama_index_gear.extraction.serialization import check_nothing_lost
-from llama_index_gear.nodes import ONE_NODE, attach_triples
+from llama_index_gear.nodes import attach_triples
 from llama_index_gear.triple import Triple, drop_parenthesis, entity_key
 
 logger = logging.getLogger(__name__)
@@ -92,6 +92,8 @@ class MentionTripleExtractor(TransformComponent):
     =======================  =====  =====  =====  ====================
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     title_key: str = Field(default="title", description="Metadata key of the passage's title.")
     max_triples_per_passage: int = Field(default=256, ge=1, description="Triples kept per passage, first ones first.")
     show_progress: bool = Field(default=False, exclude=True, description="Show a progress bar.")
@@ -107,10 +109,6 @@ class MentionTripleExtractor(TransformComponent):
     _has_warned: bool = PrivateAttr(default=False)
     _foreign_passages: Counter[str] = PrivateAttr(default_factory=Counter)
     _has_named_languages: bool = PrivateAttr(default=False)
-
-    def __init__(self, **settings: Any) -> None:
-        check_settings(type(self), settings)
-        super().__init__(**settings)
 
     @field_validator("recognizer")
     @classmethod
@@ -173,7 +171,6 @@ class MentionTripleExtractor(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return copies of the nodes that carry their triples, in place of those they had."""
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         show = bool(kwargs.get("show_progress", self.show_progress))
         start_time = time.perf_counter()
         extracted, count = [], 0
@@ -202,11 +199,9 @@ class MentionTripleExtractor(TransformComponent):
             title: what it is about, the subject of its triples; without one, the first mention in the text is.
 
         Raises:
-            ArgumentError: one of them is no text; or the recognizer returned something else than names or places of it.
+            ArgumentError: the recognizer returned something else than names or places of it.
 
         """
-        check_kind(str, text=text)
-        check_kind(str, optional=True, title=title)
         triples = self._extract(text, title or "", [])
         self._warn()
         return triples

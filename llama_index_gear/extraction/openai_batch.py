@@ -104,7 +104,6 @@ class OpenAIBatch:
     ) -> None:
         check_kind(OpenAI, hint="LlamaIndex's OpenAI, or a subclass of it", llm=llm)
         place = read_path(hint="write the folder's path", folder=folder)
-        check_kind(openai.OpenAI, hint="write openai.OpenAI(…)", optional=True, client=client)
         check_counts(requests_per_batch=requests_per_batch)
         check_counts(most=2**31, bytes_per_batch=bytes_per_batch)
         self._limits = requests_per_batch, bytes_per_batch

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from llama_index.core.bridge.pydantic import BaseModel, Field, create_model
 
 from llama_index_gear.characters import count
-from llama_index_gear.errors import ArgumentError, ReplyError, check_kind, check_kinds, format_value
+from llama_index_gear.errors import ArgumentError, ReplyError, check_kinds, format_value
 from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.triple import Triple, entity_key
 
@@ -101,7 +101,6 @@ class ExtractionSchema:
                 if not _fold(name):
                     raise ArgumentError(f"{argument} has a name without a letter: {format_value(name)}")
                 _check_line(argument, name)
-        check_kind(str, hint="write a line, 'clinical trials of heart drugs'", optional=True, domain=domain)
         if domain is not None:
             _check_line("domain", domain)
         return cls(tuple(allowed_entity_types or ()), tuple(allowed_relation_types or ()), (domain or "").strip())

@@ -15,7 +15,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from tqdm.auto import tqdm
 
 from llama_index_gear.characters import count
-from llama_index_gear.errors import EmbeddingError, check_kind
+from llama_index_gear.errors import EmbeddingError
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
@@ -164,7 +164,7 @@ class ExistingCollection(ClosedByWith):
             TenantError: before a page's passages are extracted, if the store has tenants, and one has none.
 
         """
-        flow = self._extract_flow(store, _choose(extractor), filters, moved, show_progress)
+        flow = self._extract_flow(store, extractor or MentionTripleExtractor(), filters, moved, show_progress)
         return run(flow, self._answer)
 
     async def aextract_to(
@@ -177,7 +177,7 @@ class ExistingCollection(ClosedByWith):
         show_progress: bool = False,
     ) -> CollectionReport:
         """`extract_to`, without blocking the event loop."""
-        flow = self._extract_flow(store, _choose(extractor), filters, moved, show_progress)
+        flow = self._extract_flow(store, extractor or MentionTripleExtractor(), filters, moved, show_progress)
         return await arun(flow, self._aanswer)
 
     def estimate(
@@ -269,8 +269,6 @@ class ExistingCollection(ClosedByWith):
             self._source.check_call(request)
 
     def _is_in_flow(self, store: GeARVectorStore, moved: bool) -> Flow[bool]:
-        check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
-        check_kind(bool, moved=moved)
         yield from self._source.open_flow()
         return bool((yield from find_stored_flow(store, self._source, moved=moved, has_own=True)))
 
@@ -282,9 +280,7 @@ class ExistingCollection(ClosedByWith):
         moved: bool,
         show_progress: bool,
     ) -> Flow[CollectionReport]:
-        check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
         check_filters(filters)
-        check_kind(bool, moved=moved)
         self._check_other(store)
         source, filters = self._source, scope_filters(store.tenancy, filters)
         vector = yield from source.open_flow()
@@ -339,10 +335,7 @@ class ExistingCollection(ClosedByWith):
         filters: MetadataFilters | None,
         moved: bool,
     ) -> Flow[ExtractionEstimate]:
-        check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
-        check_kind(GeARTripleExtractor, hint="rules cost nothing", extractor=extractor)
         check_filters(filters)
-        check_kind(bool, moved=moved)
         self._check_other(store)
         source, filters = self._source, scope_filters(store.tenancy, filters)
         vector = yield from source.open_flow()
@@ -429,12 +422,6 @@ class ExistingCollection(ClosedByWith):
 
 def _estimate_flow(extractor: GeARTripleExtractor, nodes: list[BaseNode]) -> Flow[ExtractionEstimate]:
     return ask(RunFunction(partial(extractor.estimate, nodes), partial(extractor.aestimate, nodes)))
-
-
-def _choose(extractor: TransformComponent | None) -> TransformComponent:
-    hint = "write MentionTripleExtractor(), or GeARTripleExtractor(llm)"
-    check_kind(TransformComponent, hint=hint, optional=True, extractor=extractor)
-    return MentionTripleExtractor() if extractor is None else extractor
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:

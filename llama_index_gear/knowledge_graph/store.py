@@ -95,7 +95,6 @@ class ExternalTripleStore(ClosedByWith, BoundToProcess):
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
-        check_kind(bool, dense=dense, on_disk_payload=on_disk_payload)
         self.collection_name = collection_name
         self.batch_size = batch_size
         self._connection = Connection("ExternalTripleStore", client, aclient, url, api_key, embed_model, retry_seconds)
@@ -265,7 +264,6 @@ class _Graph(TripleGraph):
         self, triples: Iterable[GraphTriple | Triple], batch_size: int, show_progress: bool
     ) -> Flow[LoadResult]:
         """The flow of `load`."""
-        check_kind(Iterable, hint="hand it a WikidataDump, a TriplesFile, or a list of Triple(…)", triples=triples)
         result = LoadResult()
         source = iter(get_tqdm_iterable(triples, show_progress, "Loading triples"))
         while True:

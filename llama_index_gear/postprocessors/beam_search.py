@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind
+from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expansion.alignment import build_expansion
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
@@ -79,7 +79,6 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         check_counts(top_n=top_n)
-        check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         for name, value in (("link_top_k", link_top_k), ("read_prompt", read_prompt)):
             if llm is None and value is not None:
                 raise ArgumentError(f"{name} is the reader's: leave it out, or give an llm")

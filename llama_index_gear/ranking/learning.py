@@ -13,7 +13,7 @@ from llama_index.core.utils import get_tqdm_iterable
 from numpy.typing import NDArray
 
 from llama_index_gear.characters import unify_spelling
-from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, format_value
+from llama_index_gear.errors import ArgumentError, check_kinds, format_value
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import first_signals, order, rank, second_signals, weigh
 from llama_index_gear.ranking.signals import BEST, Company
@@ -87,18 +87,15 @@ def fit_ranking(
         show_progress: show a progress bar while pools are gathered.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, not as many gold ids as questions, or too few pools that hold a
+        ArgumentError: texts or ids that are no list, not as many gold ids as questions, or too few pools that hold a
             gold passage.
 
     """
-    if not callable(gather_pool):
-        raise ArgumentError(f"gather_pool must be a function, got {format_value(gather_pool)}: {_GATHER}")
     check_kinds(str, hint="write [question] for one", questions=questions)
     check_kinds(Collection, hint="write a list of ids for each question", gold_ids=gold_ids)
     for number, ids in enumerate(gold_ids):
         named: dict[str, Any] = {f"gold_ids[{number}]": ids}
         check_kinds(str, hint="write [id] for one", **named)
-    check_kind(RankingWeights, hint="write RankingWeights.load(path)", optional=True, start=start)
     if len(questions) != len(gold_ids):
         raise ArgumentError(f"{len(questions)} questions, but gold ids for {len(gold_ids)}")
     start = RankingWeights.default() if start is None else start

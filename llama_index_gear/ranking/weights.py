@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, format_value, read_path
+from llama_index_gear.errors import ArgumentError, check_numbers, format_value, read_path
 
 LISTS = ("dense", "bm25", "pagerank", "base")
 """Names of the lists that a pool may have; "base" is the list of a retriever whose scores say nothing."""
@@ -49,7 +49,6 @@ class RankingWeights:
         first = {name for name in SIGNALS if name not in COMPANY_SIGNALS}
         for field, known in (("first", first), ("second", {FIRST, *COMPANY_SIGNALS})):
             weights = getattr(self, field)
-            check_kind(Mapping, hint="write {'dense.log_rank': 0.7}", **{field: weights})
             for name, weight in weights.items():
                 if name not in known:
                     raise ArgumentError(
@@ -83,7 +82,8 @@ class RankingWeights:
             ArgumentError: these are no such tables, or an unknown signal or no number stands in them.
 
         """
-        if not isinstance(tables, Mapping) or set(tables) != {"first", "second"}:
+        is_mapping = isinstance(tables, Mapping) and all(isinstance(table, Mapping) for table in tables.values())
+        if not is_mapping or set(tables) != {"first", "second"}:
             raise ArgumentError('weights must have the tables "first" and "second", as to_dict and to_json write them')
         return cls(**tables)
 
@@ -99,7 +99,6 @@ class RankingWeights:
             ArgumentError: the text is no such JSON, or an unknown signal or no number stands in it.
 
         """
-        check_kind(str, text=text)
         try:
             tables = json.loads(text)
         except (ValueError, RecursionError) as error:

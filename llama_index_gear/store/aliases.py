@@ -17,7 +17,7 @@ import numpy as np
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, check_characters, check_kinds, format_value
+from llama_index_gear.errors import ArgumentError, check_characters, format_value
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import EmbedTexts, RunFunction
 from llama_index_gear.store.alias_rules import (
@@ -437,7 +437,6 @@ def _read_pairs(pairs: Sequence[Any]) -> list[AliasPair]:
         ArgumentError: one is neither, has one name twice, or holds half a character.
 
     """
-    check_kinds(object, hint="write [('IBM', 'International Business Machines')]", pairs=pairs)
     read = []
     for given in pairs:
         pair = given

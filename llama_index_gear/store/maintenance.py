@@ -11,7 +11,7 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.characters import count
-from llama_index_gear.errors import EmbeddingError, check_counts, check_kind
+from llama_index_gear.errors import EmbeddingError, check_counts
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import EmbedTexts, QdrantCall
 from llama_index_gear.store.aliases import StoreAliases
@@ -205,7 +205,6 @@ class StoreChecks:
 
     def repair_flow(self, reembed: bool) -> Flow[StoreReport]:
         """The flow of `repair`."""
-        check_kind(bool, reembed=reembed)
         report, agreement = yield from self._examine_flow(SAMPLE)
         if report.wrong_embedder and not reembed and not agreement.is_single:
             raise EmbeddingError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from llama_index_gear.errors import ArgumentError, check_characters, check_counts, check_kind, format_value, read_path
+from llama_index_gear.errors import ArgumentError, check_characters, check_counts, format_value, read_path
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.pages.page import Neighborhood, render_graph
 from llama_index_gear.requests import RunFunction
@@ -37,7 +37,6 @@ class GraphPages:
     def write_flow(self, path: str | Path, entity: str, max_triples: int) -> Flow[Path]:
         """The flow of `to_html`."""
         file = read_path(path=path)
-        check_kind(str, hint="write the name of an entity, 'Max Born'", entity=entity)
         check_characters(entity=entity)
         if not entity.strip():
             raise ArgumentError("entity is empty: write the name of an entity, 'Max Born'")

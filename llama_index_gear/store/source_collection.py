@@ -23,7 +23,7 @@ from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.nodes import DOC_KEYS, SOURCE_KEY, with_metadata
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import NamedCollection, resolve_flow
-from llama_index_gear.store.connection import RETRY_SECONDS, Connection
+from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection
 from llama_index_gear.store.filters import build_conditions
 from llama_index_gear.store.schema import DENSE
 
@@ -99,8 +99,7 @@ class SourceCollection:
         text_key: str,
         title_key: str,
     ) -> None:
-        check_kind(str, optional=True, vector_name=vector_name)
-        check_kind(str, text_key=text_key, title_key=title_key, collection_name=collection_name)
+        check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         self.name = collection_name
         self._vector, self._text_key, self._title_key = vector_name, text_key, title_key
         self._no_text = f"no text under {text_key!r}"

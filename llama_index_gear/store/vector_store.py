@@ -158,11 +158,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
-        check_kind(SearchParams, hint="write SearchParams(…)", optional=True, search_params=search_params)
         example = "write [{'field_name': 'year', 'field_schema': 'integer'}]"
         check_kinds(dict, hint=example, payload_indexes=payload_indexes)
-        options: dict[str, Any] = {"collection_options": collection_options, "vector_options": vector_options}
-        check_kind(Mapping, hint="write {'on_disk': True}, say", optional=True, **options)
         bm25 = make_encoder(language, LEAST_AVG_LEN if bm25_avg_len is None else bm25_avg_len)
         triple_bm25 = make_encoder(language, TRIPLE_AVG_LEN)
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
@@ -442,7 +439,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def _get_nodes_flow(
         self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, with_embeddings: bool
     ) -> Flow[list[BaseNode]]:
-        check_kind(bool, with_embeddings=with_embeddings)
         return self.reads(filters).get_flow(node_ids, limit, with_embeddings)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
@@ -722,7 +718,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             return await arun(self._copy_flow(target, filters), self._connection.aanswer)
 
     def _check_copy(self, target: GeARVectorStore) -> None:
-        check_kind(GeARVectorStore, hint="write GeARVectorStore(url=…), or from_path(folder)", target=target)
         check_compatible(self, target)
         target._tenancy.require_unscoped("copy_to")
 

@@ -266,7 +266,6 @@ def gather(question: str) -> Pool:
 QUESTIONS = [f"question {number}" for number in range(12)]
 GOLD = [["p0"]] * 12
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"gather_pool": 5}, r"gather_pool must be a function, got 5: write retriever\.gather_pool"),
     ({"gather_pool": lambda question: ["p0"]}, "gather_pool must return a pool"),
     ({"questions": "question"}, r"questions must be a list of str, .*: write \[question\]"),
     ({"questions": [5] * 12}, "questions must be a list of str, got 5 in it"),
@@ -280,7 +279,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"gold_ids": [["unknown"]] * 12}, "0 of 12 questions have a gold passage in their pool, and 10 are needed"),
     ({"gold_ids": [*GOLD[:9], ["x"], [], ["y"]]}, "9 of 12 questions .*: check that the gold ids are node ids"),
     ({"questions": [], "gold_ids": []}, "0 of 0 questions"),
-    ({"start": {"first": {}, "second": {}}}, "start must be a RankingWeights or None"),
 ]
 
 

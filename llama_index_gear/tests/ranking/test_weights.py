@@ -102,12 +102,9 @@ def test_an_unknown_signal_beside_the_best_is_refused(name: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [None, 5, "first", [("dense.score", 1.0)], dict], ids=repr)
 def test_a_table_is_a_dict(wrong: Any) -> None:
-    with pytest.raises(ArgumentError, match="first must be a Mapping"):
-        RankingWeights(wrong, {})
-    with pytest.raises(ArgumentError, match="second must be a Mapping"):
-        RankingWeights({}, wrong)
-    with pytest.raises(ArgumentError, match='"first" and "second"'):
-        RankingWeights.from_dict(wrong)
+    for tables in (wrong, {"first": wrong, "second": {}}, {"first": {}, "second": wrong}):
+        with pytest.raises(ArgumentError, match='"first" and "second"'):
+            RankingWeights.from_dict(tables)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +148,5 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
             RankingWeights.load(wrong)
         with pytest.raises(ArgumentError, match="path must be a str or Path"):
             RankingWeights({}, {}).save(wrong)
-        with pytest.raises(ArgumentError, match="text must be a str"):
-            RankingWeights.from_json(wrong)
     with pytest.raises(OSError, match="missing"):
         RankingWeights({}, {}).save(tmp_path / "missing" / "weights.json")

@@ -29,8 +29,6 @@ from llama_index_gear import (
     GraphRetriever,
     LocalPageRank,
     NaiveGERetriever,
-    PassageRanker,
-    PassageSelector,
     RankingWeights,
     SyncGERetriever,
     T2RAGQueryEngine,
@@ -418,16 +416,11 @@ def test_arguments_of_the_wrong_kind_are_refused_by_name(store: GeARVectorStore,
     llm = ScriptedLLM()
     makers: dict[Any, dict[str, Any]] = {
         GraphRetriever: {"vector_store": store},
-        PassageRanker: {},
-        PassageSelector: {"llm": llm},
         NaiveGERetriever: {"vector_store": store},
         SyncGERetriever: {"vector_store": store, "llm": llm},
         GeARRetriever: {"vector_store": store, "llm": llm},
         ExternalGeARRetriever: {"vector_store": store, "graph": graph, "llm": llm},
         T2RAGRetriever: {"vector_store": store, "llm": llm},
-        DiverseTripleBeamSearch: {"vector_store": store, "llm": llm},
-        GeARQueryEngine: {"retriever": GeARRetriever(store, llm=llm, calls="separate")},
-        T2RAGQueryEngine: {"retriever": T2RAGRetriever(store, llm=llm)},
     }
     accepted, raw = [], []
     for kind, needed in makers.items():

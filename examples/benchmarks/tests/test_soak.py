@@ -13,7 +13,6 @@ import soak
 from llama_index_gear import GeARVectorStore
 
 
-@pytest.mark.long
 def test_a_store_outlives_kills(tmp_path: Path) -> None:
     command = [sys.executable, str(soak.__file__), "--minutes", "0.08", "--out", str(tmp_path / "soak.json")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=300)

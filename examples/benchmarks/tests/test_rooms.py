@@ -15,7 +15,9 @@ ROOMS = {
     "harness": {"baselines"},
     COMMANDS: {"harness", "reporting"},
 }
-MODULES = {".".join(path.relative_to(BENCHMARKS).with_suffix("").parts): path for path in BENCHMARKS.rglob("*.py")}
+TESTS = BENCHMARKS / "tests"
+FILES = [path for path in BENCHMARKS.rglob("*.py") if not path.is_relative_to(TESTS)]
+MODULES = {".".join(path.relative_to(BENCHMARKS).with_suffix("").parts): path for path in FILES}
 
 
 def get_room(module: str) -> str:
