@@ -226,17 +226,20 @@ class Commit:
         if not self.locks.is_alone:
             wanted += [self._match_own(new)] if new else []
             requests.append(build_retrieve(self.collections.passages, list(self.drafts)))
+        if not wanted and not requests:
+            return {}, []
         if not wanted:
-            return self._find_lost(*(yield requests), []) if requests else {}, []
+            (stored,) = yield requests
+            return self._find_lost(stored, []), []
         name, match_, payload = self.collections.triples, models.Filter(should=wanted), ["passage_id", WRITE, *fields]
-        *passages, (triples, offset) = yield [*requests, build_page(name, match_, payload=payload)]
+        *read, (triples, offset) = yield [*requests, build_page(name, match_, payload=payload)]
         triples = list(triples)
         while offset is not None:
             page, offset = yield from self.collections.page_flow(
                 name, match_, payload=payload, vectors=False, offset=offset
             )
             triples += page
-        return self._find_lost(*passages, triples) if passages else {}, triples
+        return self._find_lost(read[0], triples) if read else {}, triples
 
     def finish_flow(self, lost: Collection[str], changes: Sequence[Any] = ()) -> Flow[None]:
         """Delete the outdated triples, and make these changes; then take off what says that this call is at work."""

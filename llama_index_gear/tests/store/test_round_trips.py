@@ -60,6 +60,10 @@ def make_calls(store: GeARVectorStore, flow: Any) -> list[list[str]]:
         return trips
 
 
+def read(store: GeARVectorStore) -> Any:
+    return store._reads.get_flow(["beside"], None, None)
+
+
 @pytest.mark.parametrize("before", [[], [make_node("p", "Bea")], [make_node("p", "Eve", "Bea")], [make_node("p")]])
 def test_a_passage_with_triples_is_written_in_five_round_trips(
     engine: str, store: GeARVectorStore, before: list[BaseNode]
@@ -94,14 +98,17 @@ def test_collections_are_looked_up_once_and_anew_after_they_were_cleared_or_clos
     engine: str, store: GeARVectorStore
 ) -> None:
     looks = {"collection_exists", "get_collection"}
-    flow = lambda: store._reads.get_flow(["beside"], None, None)  # noqa: E731
-    assert make_calls(store, flow()) == [["scroll"]]
+    assert make_calls(store, read(store)) == [["scroll"]]
     store.clear()
-    assert make_calls(store, flow()) == [["collection_exists"]]
+    assert make_calls(store, read(store)) == [["collection_exists"]]
     store.add([make_node("beside", "Bea")])
     if engine == "embedded":
         store.close()
-        assert make_calls(store, flow()) == [["collection_exists"], ["get_collection"], ["scroll"]]
+        assert make_calls(store, read(store)) == [
+            ["collection_exists"],
+            ["get_collection"],
+            ["scroll"],
+        ]
         trips = make_calls(store, store._writes.add_flow([make_node("p", "Bea")]))
         assert looks & {call for calls in trips for call in calls}
         trips = make_calls(store, store._writes.add_flow([make_node("p", "Bea")]))
