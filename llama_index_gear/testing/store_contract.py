@@ -1768,9 +1768,9 @@ def read_averages(store: GeARVectorStore) -> dict[str, float]:
     points, _ = store.client.scroll(store.collection_name, limit=1000, with_payload=True, with_vectors=True)
     for point in points:
         node = to_node(point)
-        length = len(node.get_content().split())
-        weights = point.vector["text-sparse-new"].values
-        count = -(-length // 97)  # of a word that stands there most often
+        words = node.get_content().split()
+        weights, length = point.vector["text-sparse-new"].values, len(words)
+        count = max(map(words.count, set(words)))  # of the word that stands there most often
         norm = count * (2.2 - max(weights)) / max(weights)
         averages[node.node_id] = round(0.9 * length / (norm - 0.3), 1)
     return averages
