@@ -24,7 +24,7 @@ class StoreNote:
         files: the folder whose files are stored; empty if they are of a collection.
         collection: the Qdrant collection whose passages are stored; empty if they are of files.
         llm: name of the model that extracted the triples; empty if rules did.
-        probe: the embedding model's vector of a known text; empty in an older note.
+        probe: the embedding model's vector of a known text; empty until it is made.
         limit: number of tokens that the embedding model reads; 0 if it is not known.
 
     """
@@ -47,9 +47,8 @@ def read_note(folder: Path) -> StoreNote | None:
     path = folder / NOTE
     try:
         values = json.loads(read_file(path, _MOST))
-        required = {key: str(values[key]) for key in ("embed_model", "files")}
-        optional = {key: str(values.get(key, "")) for key in ("collection", "llm", "probe")}
-        return StoreNote(**required, **optional, limit=int(values.get("limit", 0)))
+        texts = {key: str(values[key]) for key in ("embed_model", "files", "collection", "llm", "probe")}
+        return StoreNote(**texts, limit=int(values["limit"]))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, RecursionError, UnreadableFile) as error:

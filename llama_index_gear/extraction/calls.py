@@ -243,17 +243,10 @@ class PassageCalls:
     notes: ModelNotes
     schema: ExtractionSchema
 
-    def fingerprint(self, *, with_address: bool = False) -> str:
-        """Return the fingerprint of the model, its prompts and the schema.
-
-        Args:
-            with_address: tell servers of the model apart, as passages' fingerprints of earlier versions did. Default
-                False.
-
-        """
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the model, wherever it is served, of its prompts and the schema."""
         template = self.extract_prompt.get_template(llm=self.llm)
-        address = getattr(self.llm, "api_base", None) if with_address else None
-        settings = (*(getattr(self.llm, name, None) for name in ("temperature", "system_prompt")), address)
+        settings = (getattr(self.llm, name, None) for name in ("temperature", "system_prompt"))
         about = [self.llm.class_name(), self.llm.metadata.model_name, template, str(self.structured), _FORM]
         several = self.extract_several_prompt.get_template(llm=self.llm)
         if several != EXTRACT_SEVERAL_PROMPT.get_template():  # passages_per_call must change no key

@@ -230,7 +230,7 @@ class GeARTripleExtractor(TransformComponent):
         """
         plain = super().to_dict(**kwargs)
         plain = {name: value for name, value in plain.items() if name not in _SCHEMA or value is not None}
-        fingerprint = self._form_fingerprint
+        fingerprint = self.fingerprint
         prompts = {name: prompt_to_dict(getattr(self, name)) or plain.get(name) for name in _PROMPTS}
         state = {"fingerprint": fingerprint, "failed_runs": self._extraction_cache.failed_runs(fingerprint)}
         return {**plain, "llm": llm_to_dict(self.llm), **prompts, **state}
@@ -259,7 +259,7 @@ class GeARTripleExtractor(TransformComponent):
             settings["llm"] = llm_from_dict(settings["llm"])
         settings.update({name: prompt_from_dict(name, settings[name]) for name in _PROMPTS if name in settings})
         extractor = cls(**settings)
-        is_changed = fingerprint not in (None, extractor._form_fingerprint)
+        is_changed = fingerprint not in (None, extractor.fingerprint)
         if is_changed and not kwargs.keys() & {"llm", "structured", *_PROMPTS, *_SCHEMA}:
             raise ArgumentError("the model can't be made from data as it was: pass it, from_dict(data, llm=…)")
         return extractor
@@ -368,10 +368,6 @@ class GeARTripleExtractor(TransformComponent):
         return self._ledger
 
     @property
-    def _form_fingerprint(self) -> str:
-        return self._passage_calls.fingerprint(with_address=True)
-
-    @property
     def _passage_calls(self) -> PassageCalls:
         return PassageCalls(
             self.llm,
@@ -400,7 +396,7 @@ class GeARTripleExtractor(TransformComponent):
         log_ledger(self._ledger)
         if not self._ledger.failures:
             return
-        await self._extraction_cache.note_failed_run(self._form_fingerprint)
+        await self._extraction_cache.note_failed_run(self.fingerprint)
         if self.raise_on_error:
             failures = "; ".join(": ".join(failure) for failure in self._ledger.failures[:3])
             raise ExtractionError(f"{describe_failures(self._ledger)}: {failures}")

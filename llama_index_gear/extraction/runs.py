@@ -102,28 +102,20 @@ class ExtractionRun:
             extracted[position] = with_record(node, triples, record)
 
     async def _look_up(self, node: BaseNode) -> tuple[str, BaseNode | None]:
-        """Return the passage's fingerprint, and its extracted node if it needs no LLM call, else None.
-
-        A passage is known by the fingerprint of an earlier version too. If its call failed, it keeps that one, so that
-        the same call is made again.
-        """
+        """Return the passage's fingerprint, and its extracted node if it needs no LLM call, else None."""
         text, title = self.calls.text_and_title(node)
-        own = [title, text, *([self._tenant_of(node)] if self.tenancy.field else [])]
-        keys = [
-            hashlib.sha256("\0".join([fingerprint, *own]).encode("utf-8", "surrogatepass")).hexdigest()
-            for fingerprint in dict.fromkeys([self.calls.fingerprint(), self.calls.fingerprint(with_address=True)])
-        ]
-        key, earlier = keys[0], record_of(node)
-        if earlier is not None and earlier.key in keys and not earlier.outcome.failure:
+        parts = [self.calls.fingerprint(), title, text, *([self._tenant_of(node)] if self.tenancy.field else [])]
+        key = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+        earlier = record_of(node)
+        if earlier is not None and earlier.key == key and not earlier.outcome.failure:
             record = ExtractionRecord(earlier.outcome, earlier.problem, reused=True, key=key, refused=earlier.refused)
             return key, with_record(node, read_triples(node), record)
-        for known in keys:
-            if (entry := await self.cache.recall(known)) is not None:
-                triples, record = entry
-                return key, with_record(node, triples, replace(record, key=key))
+        if (entry := await self.cache.recall(key)) is not None:
+            triples, record = entry
+            return key, with_record(node, triples, replace(record, key=key))
         if not text.strip():
             return key, with_record(node, [], ExtractionRecord(Outcome.BLANK, key=key))
-        return earlier.key if earlier is not None and earlier.key in keys else key, None
+        return key, None
 
     def _tenant_of(self, node: BaseNode) -> str:
         return str(node.metadata[self.tenancy.field]) if self.tenancy.field else ""

@@ -301,7 +301,7 @@ class ExistingCollection(ClosedByWith):
                 skipped |= page.skipped
                 fields |= page.fields
                 current |= {node.metadata[SOURCE_KEY]["point"]: node.node_id for node in page.passages}
-                wanted, left, stored, outdated = yield from select_flow(store, page)
+                wanted, left, stored = yield from select_flow(store, page)
                 if wanted and not is_probed:
                     yield from self._probe_flow(store, wanted)
                     is_probed = True
@@ -309,7 +309,7 @@ class ExistingCollection(ClosedByWith):
                     extract: Any = extractor  # of its call's result LlamaIndex knows less than ours
                     extracted = yield from ask(RunFunction(partial(extract, wanted), partial(extract.acall, wanted)))
                     if isinstance(extractor, GeARTripleExtractor):  # it takes long, and others may write meanwhile
-                        _, left, stored, _ = yield from select_flow(store, page)
+                        _, left, stored = yield from select_flow(store, page)
                     embeddings = {node.node_id: node.embedding for node in page.passages}
                     nodes = [node.model_copy(update={"embedding": embeddings[node.node_id]}) for node in extracted]
                     kept = {node.node_id: old for node in nodes if (old := keep_triples(node, stored)) is not None}
@@ -317,8 +317,6 @@ class ExistingCollection(ClosedByWith):
                     yield from target.add_flow([kept.get(node.node_id, node) for node in nodes])
                     written += len(nodes) - len(kept)
                     ledger += ExtractionLedger.of([node for node in nodes if record_of(node) is not None])
-                if outdated:
-                    yield from target.add_flow(outdated)
                 bar.update(len(page.passages) + len(page.skipped))
                 offset = page.offset
                 if offset is None:

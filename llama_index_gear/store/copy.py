@@ -58,11 +58,9 @@ def copy_flow(
         return 0
     if (yield from at_target.route_flow(_read_dimension_flow(target))) is not None:
         target.collections.check_dimension([0.0] * dimension, "an embedding of the store that is copied")
-    yield from at_target.route_flow(target.prepare_flow(dimension))
-    average = yield from source.average.read_flow()
-    if average is not None:
-        yield from at_target.route_flow(target.average.settle_flow(lambda: average))
     collections = source.collections
+    average = collections.average_words
+    yield from at_target.route_flow(target.prepare_flow(dimension, lambda: _take_average_flow(target, average)))
     match_ = models.Filter(must=build_conditions(filters))
     counted = yield from ask(
         QdrantCall("count", {"collection_name": collections.passages, "count_filter": match_, "exact": True})
@@ -90,6 +88,12 @@ def copy_flow(
             copied += sum(counts)
             if offset is None:
                 return copied
+
+
+def _take_average_flow(target: StoreWrites, average: float | None) -> Flow[float | None]:
+    """Return the average length of an empty target: the one that it was given, or the source's."""
+    yield from ()
+    return average if target.average.given is None else target.average.given
 
 
 def copy_links_flow(source: StoreAliases, target: StoreAliases, at_target: Connection) -> Flow[None]:
@@ -198,10 +202,9 @@ def _write_flow(target: StoreWrites, page: _Page, average: float | None) -> Flow
     claim = target.locks.claim({node.node_id for node in nodes})
     try:
         yield from ask(AcquirePassages(claim))
-        if average is not None:
-            encoder = yield from target.average.encoder_flow(lambda: average)
-            if encoder.average_words != average:
-                passages = yield from ask(RunFunction(lambda: _weigh(passages, nodes, encoder)))
+        if average is not None and target.average.words != average:
+            encoder = target.average.encoder
+            passages = yield from ask(RunFunction(lambda: _weigh(passages, nodes, encoder)))
         drafts = {node.node_id: Draft(_make_point(point), []) for node, point in zip(nodes, passages, strict=True)}
         for point in page.triples:
             drafts[point.payload["passage_id"]].triples.append(_make_point(point))
@@ -221,7 +224,9 @@ def _commit_flow(
         stored = yield from target.commits.read_stored_flow(list(drafts), named)
         commit = target.commits.begin(claim, drafts, stored)
         yield from commit.store_triples_flow()
-        lost = yield from commit.store_passages_flow()
+        yield from commit.store_passages_flow()
+        lost, _ = yield from commit.verify_flow()
+        yield from commit.finish_flow(lost)
         drafts = {node_id: drafts[node_id] for node_id in lost}
         named = {node_id: entry.named for node_id, entry in lost.items()}
 

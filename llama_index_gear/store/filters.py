@@ -162,10 +162,7 @@ def _read_kind(schema: Any) -> str:
 
 
 def find_index_fault(indexes: Mapping[str, Any], path: str) -> str:
-    """Return the fault of a path's index, "" if there is none: it is missing, or its rules change what filters find.
-
-    An earlier version made such indexes.
-    """
+    """Return the fault of a path's index, "" if there is none: it is missing, or its rules change what filters find."""
     if path not in indexes:
         return f"no index of {path!r}"
     kind = _read_kind(indexes[path].data_type)

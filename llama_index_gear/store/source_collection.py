@@ -43,7 +43,6 @@ class SourcePage:
         skipped: id of a point → why it gives no passage.
         fields: the names of the points' payload fields.
         offset: offset of the next page; None: no more.
-        outdated: id of a passage → the fingerprint that an earlier version gave it.
 
     """
 
@@ -51,7 +50,6 @@ class SourcePage:
     skipped: dict[Any, str]
     fields: set[str]
     offset: Any
-    outdated: dict[str, str]
 
 
 def make_local_client(path: str | Path) -> QdrantClient:
@@ -165,14 +163,10 @@ class SourceCollection:
         filters: MetadataFilters | None,
         limit: int,
         offset: Any,
-        settings: tuple[str, str],
+        settings: str,
         place: str,
     ) -> Flow[SourcePage]:
-        """Read the next points that match, as passages from `place`.
-
-        Their fingerprints tell `settings` apart too: an extractor's as they are described today, and by earlier
-        versions.
-        """
+        """Read the next points that match, as passages from `place`. Their fingerprints tell `settings` apart too."""
         arguments = {
             "scroll_filter": models.Filter(must=build_conditions(filters)),
             "limit": limit,
@@ -184,7 +178,6 @@ class SourceCollection:
         passages: list[BaseNode] = []
         skipped: dict[Any, str] = {}
         fields: set[str] = set()
-        outdated: dict[str, str] = {}
         for point in points:
             fields.update(point.payload or {})
             embedding = point.vector.get(vector) if isinstance(point.vector, dict) else point.vector
@@ -195,10 +188,8 @@ class SourceCollection:
                 skipped[point.id] = f"no vector {vector!r}"
             else:
                 node.embedding = list(map(float, embedding))
-                today, earlier = (self._fingerprint(node, point, described) for described in settings)
-                passages.append(self._mark(node, point, today, place))
-                outdated[node.node_id] = earlier
-        return SourcePage(passages, skipped, fields, next_offset, outdated)
+                passages.append(self._mark(node, point, self._fingerprint(node, point, settings), place))
+        return SourcePage(passages, skipped, fields, next_offset)
 
     def texts_flow(self, point_ids: Sequence[Any]) -> Flow[dict[Any, str]]:
         """Return id → text of those of these points that are there and have one."""

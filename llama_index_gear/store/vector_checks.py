@@ -63,7 +63,7 @@ class Agreement:
         passages: median cosine of the passages' embeddings and the model's; None if none was compared.
         triples: lowest such cosine of the triples; None if none was compared.
         other: ids of the passages that have the vectors of another text, or a triple of which has.
-        bm25_drift: number of passages whose BM25 weights are of another average length or spelling.
+        bm25_drift: number of passages whose BM25 weights are of another average length.
         is_single: True if no more than one triple has another embedding than the model's.
 
     """

@@ -190,14 +190,14 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         self._locks = locks = PassageLocks.for_collection(
             self._connection.engine, collection_name, is_alone=not self._connection.is_server
         )
-        self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
+        self._collections.get_epoch = lambda: locks.epoch  # not `self`: in a cycle the store would close late
         self._truncation = TruncationCheck(self._connection.get_known_model)
         self._text_indexes = TextIndexes(self._collections, self._connection.is_server)
         self._bind_to(Tenancy(tenant_field, None))
 
     def _bind_to(self, tenancy: Tenancy) -> None:
         self._tenancy = tenancy
-        average = AverageLength(self._collections, self._locks, self.bm25_avg_len)
+        average = AverageLength(self._collections, self.bm25_avg_len)
         parts = (self._collections, StoreReads(self._collections), tenancy, self._locks, average, self._truncation)
         limit = SERVER_LIMIT if self._connection.takes_several_calls else 1
         self._writes = StoreWrites(*parts, self.batch_size, limit, self.show_progress)
@@ -248,9 +248,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             passages=passages,
             triples=triples,
             requires_mark=True,
-            dimension=None,
-            has_triples=False,
-            has_index_of_calls=False,
         )
         bound._bind_to(self._tenancy)
         return bound
@@ -324,10 +321,12 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def close(self) -> None:
         """Write out and release an embedded store; close a server's client, or both clients if the store made them."""
         self._connection.close()
+        self._locks.epoch += 1
 
     async def aclose(self) -> None:
         """Do the same as `close`, and close the async client."""
         await self._connection.aclose()
+        self._locks.epoch += 1
 
     # -- LlamaIndex's vector store interface ---------------------------------------------------------------------
 

@@ -180,6 +180,16 @@ class EdgeClient(BoundToProcess):
             self._shard(collection_name)
         return True
 
+    def update_collection(self, collection_name: str, metadata: Mapping[str, Any], **options: Any) -> bool:
+        """Add to the collection's metadata; what they have under the same keys is replaced."""
+        refuse("update_collection", options)
+        folder = self._folder(collection_name)
+        with self._shards.hold():
+            self._shard(collection_name)
+            with edge_folder.raise_store_errors(folder):
+                edge_folder.write_metadata(folder, {**(edge_folder.read_metadata(folder) or {}), **metadata})
+        return True
+
     def delete_collection(self, collection_name: str, **options: Any) -> bool:
         """Delete the collection and all its points; return False if there is none."""
         refuse("delete_collection", options)

@@ -350,7 +350,7 @@ class Turned(WordEmbedding):
 def test_a_model_with_other_vectors_is_refused_under_the_same_name(
     run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights, pooling and limit make a store's model: its class does not matter. An older note tells nothing."""
+    """Weights, pooling and limit make a store's model: its class does not matter."""
     use = partial(monkeypatch.setattr, store_folder, "load_embedding")
     use(lambda name: Turned(turns=False, max_length=256))
     assert run("index", "docs", "--store", "s").code == 0
@@ -363,11 +363,6 @@ def test_a_model_with_other_vectors_is_refused_under_the_same_name(
             refused = run(*command, "--store", "s")
             assert refused.code == 1 and "now makes other vectors than when it filled s: its weights" in refused.err
             assert "`llama-index-gear repair --reembed --store s`" in refused.err and refused.err.count("\n") == 1
-    note = tmp_path / "s" / "index.json"
-    older = {key: value for key, value in json.loads(note.read_text()).items() if key not in ("probe", "limit")}
-    note.write_text(json.dumps(older))
-    use(lambda name: Turned())
-    assert run("ask", "Who?", "--store", "s").code == 0
 
 
 def test_a_model_that_has_changed_is_told_by_check_and_repair_makes_all_vectors_again(

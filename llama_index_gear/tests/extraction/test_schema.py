@@ -170,7 +170,7 @@ def test_the_usual_prompts_are_what_they_were() -> None:
     assert digests == ["4489804a4ff09578", "dedcf7cffee9c964"]
     extractor = GeARTripleExtractor(MockLLM())
     assert not {"allowed_entity_types", "allowed_relation_types", "domain"} & extractor.to_dict().keys()
-    assert extractor._passage_calls.fingerprint() == "6667e8f9e0dc13af9a8c333505ace75cd2e250a98cccbce75783c37b764390f4"
+    assert extractor._passage_calls.fingerprint() == "52b4a3ecefb05f180f036543066967563d7fff9eb16d0a89db5fa01eaf99cd31"
 
 
 def test_keys_of_caches_know_the_schema_and_the_form_gives_it_back() -> None:

@@ -330,11 +330,13 @@ def test_what_is_damaged_and_marked_stops_no_writer(store: GeARVectorStore, name
 
 def test_a_passage_whose_write_is_no_text_is_named_by_who_would_replace_it(store: GeARVectorStore) -> None:
     change(store, store.collection_name, PASSAGE_ID, having(**{WRITE: {"x": 1}}), same)
-    mine = store.for_tenant("me")
+    nodes = store.for_tenant("me").get_nodes(["p-son"])
+    is_alone, store._locks.is_alone = store._locks.is_alone, False  # as on a server, where another process may write
     with pytest.raises(StoreError, match=r"'p-son' has a gear_write that is no text: call repair\(\)"):
-        store.add(mine.get_nodes(["p-son"]))
-    assert store.repair().ok
-    store.add(mine.get_nodes(["p-son"]))
+        store.add(nodes)
+    store._locks.is_alone = is_alone
+    assert is_alone or store.repair().ok
+    store.add(nodes)
     assert store.check().ok
 
 

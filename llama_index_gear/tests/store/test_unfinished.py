@@ -209,49 +209,19 @@ def test_a_store_that_is_in_order_is_asked_once(tmp_path: Path, monkeypatch: pyt
         assert calls == ["scroll"]
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_store_of_an_earlier_version_is_in_order_and_gets_the_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
-) -> None:
-    """The index is made before the first filter that needs it: a server may refuse one without."""
-    with monkeypatch.context() as earlier, open_store(tmp_path) as store:
-        earlier.setattr("llama_index_gear.store.writes._OF_CALLS", ("version", "keyword"))
-        store.add(OLD)
-    calls = list[str]()
-    with open_store(tmp_path) as store:
-        assert UNFINISHED not in store.client.get_collection(store.triple_collection_name).payload_schema
-        assert store.check().ok
-
-        def note(name: str) -> Callable[..., Any]:
-            method = getattr(store.client, name)
-
-            def call(*given: Any, **options: Any) -> Any:
-                calls.append(name)
-                return method(*given, **options)
-
-            return call
-
-        for name in ("create_payload_index", "scroll"):
-            monkeypatch.setattr(store.client, name, note(name))
-        for _ in range(2):
-            asyncio.run(store.afinish_writes()) if is_async else store.finish_writes()
-        assert calls == ["create_payload_index", "scroll", "scroll"]
-        assert UNFINISHED in store.client.get_collection(store.triple_collection_name).payload_schema
-        read_whole(store)
-
-
 def test_repair_finishes_too(tmp_path: Path) -> None:
     """A call that ended after its last deletion leaves only its marks, which are no fault."""
-    fill(tmp_path)
     last = 1
-    while cut(tmp_path, CALLS["edit"], last, is_done=True):
-        with open_store(tmp_path) as store:
+    fill(tmp_path / str(last))
+    while cut(tmp_path / str(last), CALLS["edit"], last, is_done=True):
+        with open_store(tmp_path / str(last)) as store:
             found, marked = store.check(), list_marked(store)
             assert store.repair().ok
             read_whole(store)
-        last += 1
         if found.ok and marked:
             return
+        last += 1
+        fill(tmp_path / str(last))
     raise AssertionError("no end left marks alone")
 
 

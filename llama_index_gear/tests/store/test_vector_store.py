@@ -46,13 +46,12 @@ from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.requests import EmbedQuery
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
-from llama_index_gear.store.average_length import get_word_weights
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.schema import DENSE, point_id_of, read_passages
+from llama_index_gear.store.schema import point_id_of
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.processes import PROCESSES
-from llama_index_gear.tests.store_contract import StoreContract, aread, contents, passage, read
+from llama_index_gear.tests.store_contract import StoreContract, aread, contents, passage, read, read_averages
 from llama_index_gear.triple import Triple
 
 MakeStore: TypeAlias = Callable[..., GeARVectorStore]
@@ -1271,10 +1270,8 @@ def make_long_passages(name: str, words: int, number: int = 1) -> list[BaseNode]
     return [passage(f"{name}{count}", f"{name}1 " * words) for count in range(number)]
 
 
-def find_averages(store: GeARVectorStore) -> set[float | None]:
-    points, _ = store.client.scroll(store.collection_name, limit=1000, with_payload=True, with_vectors=True)
-    passages, _ = read_passages(points)
-    return {store.encoder.read_average(node.get_content(), get_word_weights(point)) for node, point in passages}
+def find_averages(store: GeARVectorStore) -> set[float]:
+    return set(read_averages(store).values())
 
 
 def test_two_writers_of_an_empty_store_use_one_average_length(
@@ -1344,8 +1341,7 @@ def test_tenants_share_the_average_length(make_store: MakeStore) -> None:
     assert find_averages(store) == {200.0} and store.check().ok
 
 
-def test_a_store_of_long_passages_by_an_older_version_is_named_and_repaired(make_store: MakeStore) -> None:
-    """Older versions weighed all passages with 60 words."""
+def test_a_length_that_was_given_and_is_far_from_the_passages_is_named_and_repaired(make_store: MakeStore) -> None:
     store = make_store(bm25_avg_len=60.0)
     store.add(make_long_passages("a", 300, 20))
     opened = GeARVectorStore(client=store.client, embed_model=EMBED)
@@ -1355,17 +1351,6 @@ def test_a_store_of_long_passages_by_an_older_version_is_named_and_repaired(make
     assert opened.repair().ok and find_averages(store) == {300.0}
     opened.add(make_long_passages("c", 100))
     assert find_averages(store) == {300.0}
-
-
-def test_the_average_length_is_read_past_points_that_do_not_tell_it(make_store: MakeStore) -> None:
-    store = make_store()
-    store.add(make_long_passages("a", 200))
-    for number in range(3):  # their ids are the first
-        point = models.PointStruct(id=str(uuid.UUID(int=number)), payload={"x": 1}, vector={DENSE: [1.0] * 256})
-        store.client.upsert(store.collection_name, points=[point])
-    opened = GeARVectorStore(client=store.client, embed_model=EMBED)
-    opened.add([*make_long_passages("b", 100), passage("c", "of the")])
-    assert find_averages(store) == {200.0, None}  # nothing tells that of "of the"
 
 
 def test_what_a_retriever_said_of_a_node_is_not_stored(make_store: MakeStore) -> None:
