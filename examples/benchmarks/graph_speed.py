@@ -26,8 +26,9 @@ import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
 
-from llama_index_gear import ExternalTripleStore, GeARVectorStore, GraphTriple, Triple
+from llama_index_gear import ExternalTripleStore, GeARVectorStore, Triple
 from llama_index_gear.flow import run
+from llama_index_gear.triple import GraphTriple
 
 PREDICATES = (
     "member of sports team",

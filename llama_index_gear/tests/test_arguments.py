@@ -197,14 +197,15 @@ def test_what_is_outside_its_range_is_refused_by_name(
 @pytest.mark.parametrize("number", [0, True, 10**9])
 def test_a_request_of_a_retriever_s_flow_is_checked_too(store: GeARVectorStore, number: Any) -> None:
     reads = read(store)
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: reads.link_flow(["x"], query=VECTOR, top_k=number),
         lambda: reads.align_flow(["x"], top_k=number),
         lambda: reads.lists_flow("x", VECTOR, [VectorStoreQueryMode.DEFAULT], top_k=number),
         lambda: reads.neighbors_flow([("ada",)], VECTOR, [], limit=number),
         lambda: reads.search_flow(["x"], passages=number),
         lambda: reads.passage_triples_flow(["p"], VECTOR, limit=number),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(ArgumentError, match="1 or more"):
             call()
 

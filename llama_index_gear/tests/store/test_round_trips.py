@@ -61,7 +61,7 @@ def make_calls(store: GeARVectorStore, flow: Any) -> list[list[str]]:
 
 
 def read(store: GeARVectorStore) -> Any:
-    return store._reads.get_flow(["beside"], None, None)
+    return store.reads().get_flow(["beside"], None)
 
 
 @pytest.mark.parametrize("before", [[], [make_node("p", "Bea")], [make_node("p", "Eve", "Bea")], [make_node("p")]])
