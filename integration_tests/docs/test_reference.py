@@ -25,7 +25,9 @@ def test_everything_public_is_in_the_reference(tmp_path: Path) -> None:
         public = getattr(module, "__all__", None) or [
             attribute
             for attribute, value in vars(module).items()
-            if inspect.isclass(value) and value.__module__ == name and not attribute.startswith("_")
+            if (inspect.isclass(value) or inspect.isfunction(value))
+            and value.__module__ == name
+            and not attribute.startswith("_")
         ]
         assert public
         for member in public:
