@@ -18,8 +18,9 @@ from pathlib import Path
 from openai_model import language_model
 from quickstart import open_store
 
-from llama_index_gear import GeARQueryEngine, T2RAGQueryEngine, TraceEvent
+from llama_index_gear import GeARQueryEngine, T2RAGQueryEngine
 from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.trace.trace import TraceEvent
 
 QUESTION = (
     "What year did the father of Stephen Curry join the team from which he started his college basketball career?"

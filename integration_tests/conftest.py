@@ -3,27 +3,24 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kept_vectors import keep_vectors
-from openai_server import OpenAIServer
+from fixtures import calls_are_retried_at_once, kept_vectors, server
 from repository import BENCHMARKS, EXAMPLES
-
-from llama_index_gear import LightEmbedding
 
 sys.path[:0] = [str(BENCHMARKS), str(EXAMPLES)]
 
+__all__ = ["calls_are_retried_at_once", "kept_vectors", "script", "server"]
+
 LONG = {
-    "benchmarks": "sentence_transformers",
     "browser": "selenium",
     "models": "sentence_transformers",
     "notebook": "nbclient",
@@ -31,12 +28,6 @@ LONG = {
 }
 """Folders of long tests, and of the extra `long` what they import."""
 collect_ignore = [folder for folder, module in LONG.items() if find_spec(module) is None]
-
-# No test depends on how fast the machine is, nor on chance; `pytest --hypothesis-profile=drawn` draws other examples.
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("steady", UNHURRIED, derandomize=True, max_examples=40)
-settings.register_profile("drawn", UNHURRIED)
-settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,23 +40,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.parent == Path(__file__).parent and item.path.parent.name in LONG:
             item.add_marker("long")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def kept_vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of vectors that all processes of this run share: nearly all tests embed the sample data."""
-    run = tmp_path_factory.getbasetemp()
-    folder = (run.parent if "PYTEST_XDIST_WORKER" in os.environ else run) / "vectors"
-    with keep_vectors(LightEmbedding, folder):
-        yield folder
-
-
-@pytest.fixture(scope="session", autouse=True)
-def calls_are_retried_at_once() -> Iterator[None]:
-    """Spare the tests the seconds before a call of a model is made again."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
-        yield
 
 
 @pytest.fixture
@@ -87,10 +61,3 @@ def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         return capsys.readouterr().out
 
     return run
-
-
-@pytest.fixture
-def server() -> Iterator[OpenAIServer]:
-    with OpenAIServer() as running:
-        yield running
-    assert running.problems == []

@@ -27,7 +27,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -92,12 +92,12 @@ class Reply:
     reasoning: str | None = None
     """Thoughts that the server sends beside the text, as `message.reasoning_content`."""
 
+    parts: Sequence[Any] = ()
+    """The message content as a list of parts, in place of the text. A stream has them behind the text's pieces."""
+
     body: Mapping[str, Any] | str | None = None
     """The whole answer, sent as is with the status: an error that a server writes into an answer of status 200.
     A text is sent as a page."""
-
-    error_code: str | None = None
-    """For an error status: `error.code`, such as "context_length_exceeded"; by default one that fits the status."""
 
     def __post_init__(self) -> None:
         """Reject replies that the protocol cannot carry, at the line of the test that writes them."""
@@ -192,12 +192,6 @@ class OpenAIServer:
         """The JSON bodies of the chat requests so far, in order of arrival, retries included."""
         with self._lock:
             return list(self._requests)
-
-    @property
-    def unused(self) -> list[Reply]:
-        """Scripted replies that no request has taken yet. A test can assert that none is left over."""
-        with self._lock:
-            return list(self._script)
 
     @property
     def problems(self) -> list[str]:
@@ -429,7 +423,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if reply.body is not None or reply.status >= 400:
-            error = _build_error(reply.status, reply.text, reply.error_code)
+            error = _build_error(reply.status, reply.text, None)
             self._send_json(reply.status, error if reply.body is None else reply.body, reply)
         elif body.get("stream"):
             self._send_stream(_build_chunks(body, reply), reply, _count_tokens(body, reply))
@@ -572,7 +566,7 @@ def _build_completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
     silent = reply.refusal is not None or (reply.arguments is not None and not reply.text)
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": None if silent else reply.text,
+        "content": list(reply.parts) or (None if silent else reply.text),
         "refusal": reply.refusal,
     }
     if reply.reasoning is not None:
@@ -599,6 +593,7 @@ def _build_chunks(body: Mapping[str, Any], reply: Reply) -> list[dict[str, Any]]
     elif reply.text or reply.arguments is None:
         deltas.append({"role": "assistant", "content": "", "refusal": None})
         deltas.extend({"content": piece} for piece in build_deltas(reply.text))
+        deltas.extend({"content": [part]} for part in reply.parts)
     if reply.arguments is not None:
         start: dict[str, Any] = {} if deltas else {"role": "assistant", "content": None}
         deltas.append({**start, "tool_calls": [{"index": 0, **_build_tool_call(body, "")}]})

@@ -1,4 +1,4 @@
-r"""Characters of Unicode: one spelling of a text, and what can't be seen, shown as JSON writes it, such as `\u202e`.
+r"""Text as people see it: one spelling, numbers of things, and what can't be seen, as JSON writes it (`\u202e`).
 
 Unseen characters move a terminal's cursor, turn the direction of writing, end a line, or make two names look alike.
 """
@@ -69,3 +69,14 @@ def escape_unwritable(text: str, encoding: str) -> str:
 def _escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number of things in words.
+
+    Args:
+        number: how many there are.
+        noun: what one of them is called; several have an "s".
+
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -22,12 +22,16 @@ Catch `GeARError` for all of them. Errors of LlamaIndex or an LLM's client, and 
 is wrong with a call, pass through unchanged.
 """
 
+from __future__ import annotations
+
 import math
+import os
 import re
 import reprlib
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from numbers import Integral, Number, Rational, Real
+from pathlib import Path
 from typing import Any, Self
 
 
@@ -178,21 +182,10 @@ def check_numbers(allowed: str, is_allowed: Callable[[float], bool], **numbers: 
             raise ArgumentError(f"{name} must be {allowed}, got {format_value(value)}")
 
 
-def check_settings(component: type, settings: Collection[str]) -> None:
-    """Refuse names that are no fields of a component: pydantic would pass over them.
-
-    Raises:
-        ArgumentError: a name is refused; the message names the fields.
-
-    """
-    known: Collection[str] = getattr(component, "model_fields", {})
-    if unknown := [name for name in settings if name not in known]:
-        takes = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise ArgumentError(f"{component.__name__} has no setting {unknown[0]!r}: {takes}")
-
-
 def check_kind(kind: type | tuple[type, ...], *, hint: str = "", optional: bool = False, **values: Any) -> None:
     """Refuse objects of another class than their argument takes.
+
+    It is for what would otherwise end in a wrong result, or in an error that misleads.
 
     Args:
         kind: the class that the arguments take, or several.
@@ -232,8 +225,7 @@ def check_kinds(kind: type, *, hint: str = "", optional: bool = False, **lists: 
         wrong = [value for value in values if not isinstance(value, kind)][:1] if is_list else [values]
         if wrong:
             what = f"{format_value(wrong[0])} in it" if is_list else format_value(values)
-            of_kind = "" if kind is object else f" of {kind.__name__}"
-            raise ArgumentError(f"{name} must be a list{of_kind}, got {what}{hint and f': {hint}'}")
+            raise ArgumentError(f"{name} must be a list of {kind.__name__}, got {what}{hint and f': {hint}'}")
 
 
 def check_vector(what: str, vector: Any) -> None:
@@ -354,3 +346,21 @@ def is_of_quota(error: BaseException | str) -> bool:
 def describe_error(error: BaseException) -> str:
     """Return an error's class and message, for a record or a trace."""
     return repair_surrogates(f"{type(error).__name__}: {error}")
+
+
+def read_path(*, hint: str = "", **path: Any) -> Path:
+    """Return a path, with the user's home folder in place of a `~` at its beginning.
+
+    To name a file or folder `~`, write `./~`.
+
+    Args:
+        hint: what to write instead, for the message. Default: nothing.
+        **path: the path, by the name of its argument.
+
+    Raises:
+        ArgumentError: it is no path.
+
+    """
+    check_kind((str, Path), hint=hint, **path)
+    (value,) = path.values()
+    return Path(os.path.expanduser(value))

@@ -1,8 +1,9 @@
 """Flows, and the drivers that answer their requests.
 
 A method is a generator (a `Flow`): it yields a batch of requests (see `requests`), is sent their answers in the same
-order, and returns its result. Its name ends in `_flow`. It holds no client, no LLM and no `async`. `run` answers the
-requests of a batch one by one; `arun` answers them concurrently. So every method is written once, for sync and async.
+order, and returns its result. Its name ends in `_flow`. It holds no LLM and no `async`. Only what leaves the process is
+a request: a flow goes on into another one by `yield from`. `run` answers the requests of a batch one by one; `arun`
+answers them concurrently. So every method is written once, for sync and async.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import chain, islice
 from time import monotonic
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from llama_index.core.async_utils import asyncio_run
 
@@ -45,11 +47,33 @@ def ask_all(requests: Sequence[Request[Answer]]) -> Flow[list[Answer]]:
     return list(answers)
 
 
-class Handler(NamedTuple):
-    """The two ways to answer one request: `answer` blocks, `aanswer` is awaited."""
+def interleave(flows: Sequence[Flow[Result]]) -> Flow[list[Result]]:
+    """Run flows side by side, and return their results in order: what they ask for at one time is one batch.
 
-    answer: Callable[[], Any]
-    aanswer: Callable[[], Awaitable[Any]]
+    A request that fails ends them all. They enter no span, since all run in one context.
+    """
+    results: dict[int, Result] = {}
+    batches: dict[int, Sequence[Request[Any]]] = {}
+
+    def go_on(number: int, answers: Any) -> None:
+        try:
+            batches[number] = flows[number].send(answers)
+        except StopIteration as stop:
+            batches.pop(number, None)
+            results[number] = stop.value
+
+    try:
+        for number in range(len(flows)):
+            go_on(number, None)
+        while batches:
+            asked = dict(batches)
+            answers = iter((yield list(chain.from_iterable(asked.values()))))
+            for number, batch in asked.items():
+                go_on(number, list(islice(answers, len(batch))))
+        return [results[number] for number in range(len(flows))]
+    finally:
+        for flow in flows:
+            flow.close()
 
 
 def relay(
@@ -81,18 +105,23 @@ _awaited_relay = types.coroutine(relay)
 
 
 def run(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
-    """Drive `flow` to its end, answering the requests one by one. `relay` says what an exception of `answer` does."""
+    """Drive `flow` to its end, answering the requests one by one. Exceptions of `answer` go where `relay` sends them.
 
-    def answer_batch(batch: Sequence[Request[Any]]) -> Generator[Any, Any, Sequence[Any]]:
-        yield from ()  # makes this a generator, which never waits
-        return [answer(request) for request in batch]
-
-    relayed = relay(flow, answer_batch)
-    while True:  # runs once: the relay never waits
-        try:
-            next(relayed)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+    This is `relay` without its `yield`: so nothing of it stands between the caller and what answers.
+    """
+    try:
+        batch = next(flow)
+        while True:
+            try:
+                answers = [answer(request) for request in batch]
+            except Exception as error:  # noqa: BLE001 - thrown into the flow, which raises or handles it
+                batch = flow.throw(error)
+            else:
+                batch = flow.send(answers)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        flow.close()
 
 
 async def arun(flow: Flow[Result], answer: Callable[[Any], Awaitable[Any]]) -> Result:

@@ -1,4 +1,4 @@
-"""Triples in a node's metadata: from an extractor to the store, hidden from the embedding model and from LLMs.
+"""Triples in a node's metadata, and the record of their extraction: hidden from the embedding model and from LLMs.
 
 Triples are read in two forms: this package's own (`gear_triples`, plain JSON, safe in every cache and store) and that
 of LlamaIndex's property-graph extractors (`nodes` and `relations`, as objects, or as dicts where a cache made them so).
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
 from itertools import product
 from typing import Any, TypeVar
 
-from llama_index.core.bridge.pydantic import BaseModel, ValidationError
+from llama_index.core.bridge.pydantic import BaseModel, ConfigDict, ValidationError
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 
-from llama_index_gear.errors import TripleError, check_counts, check_kind, check_kinds, check_settings
+from llama_index_gear.errors import TripleError, check_counts
 from llama_index_gear.triple import Triple
 
 TRIPLES_KEY = "gear_triples"
@@ -41,7 +43,6 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _CUT = " …"
 _BEGINNING = 50  # characters of a passage's text that stand for its title
-_TRIPLES = "write [Triple(subject, predicate, object)]"
 _STRUCTURE = {
     "SOURCE",
     "PARENT",
@@ -217,19 +218,10 @@ def llm_texts(passages: Iterable[BaseNode]) -> list[str]:
 
 
 def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
-    """Return a copy of `node` that carries these triples, without repetition, in place of those it had.
-
-    Raises:
-        ArgumentError: `node` is no node, or `triples` are no `Triple`s.
-
-    """
-    check_kind(BaseNode, node=node)
-    check_kind(Iterable, hint=_TRIPLES, triples=triples)
-    attached = list(triples)
-    check_kinds(Triple, hint=_TRIPLES, triples=attached)
+    """Return a copy of `node` that carries these triples, without repetition, in place of those it had."""
     plain = [
         {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object}
-        for triple in dict.fromkeys(attached)
+        for triple in dict.fromkeys(triples)
     ]
     return with_metadata(node, {TRIPLES_KEY: plain}, drop=triple_metadata_keys(node))
 
@@ -245,10 +237,8 @@ def read_triples(node: BaseNode) -> list[Triple]:
 
     Raises:
         TripleError: `gear_triples` is not a list of subject, predicate, object, or a slot is empty.
-        ArgumentError: `node` is no node.
 
     """
-    check_kind(BaseNode, node=node)
     return list(dict.fromkeys([*_read_own_triples(node), *_read_property_graph(node)]))
 
 
@@ -312,11 +302,10 @@ def passage_id(number: int, document: BaseNode) -> str:
         document: the split document. Its id must be unique, across tenants too.
 
     Raises:
-        ArgumentError: `number` is no whole number, or `document` no node.
+        ArgumentError: `number` is no whole number.
 
     """
     check_counts(least=0, number=number)
-    check_kind(BaseNode, document=document)
     return f"{document.node_id}-{number}"
 
 
@@ -327,9 +316,7 @@ class ToPropertyGraph(TransformComponent):
     `PropertyGraphIndex(…, kg_extractors=[GeARTripleExtractor(llm=llm), ToPropertyGraph()])`.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        check_settings(type(self), settings)
-        super().__init__(**settings)
+    model_config = ConfigDict(extra="forbid")
 
     @classmethod
     def class_name(cls) -> str:
@@ -338,7 +325,6 @@ class ToPropertyGraph(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return copies of the nodes, with their triples as `EntityNode` and `Relation` objects in the metadata."""
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         converted = []
         for node in nodes:
             triples = read_triples(node)
@@ -351,3 +337,102 @@ class ToPropertyGraph(TransformComponent):
             values = {KG_NODES_KEY: list(graph.values()), KG_RELATIONS_KEY: relations}
             converted.append(with_metadata(node, values, drop=(TRIPLES_KEY, EXTRACTION_KEY)))
         return converted
+
+
+class Outcome(Enum):
+    """The outcome of a passage's extraction. All but the first three are failures: the next run extracts it again."""
+
+    EXTRACTED = "extracted"
+    NO_FACTS = "no facts"
+    BLANK = "blank"
+    EMPTY = "empty"
+    UNREADABLE = "unreadable"
+    REFUSED = "refused"
+    TIMED_OUT = "timed out"
+    TRUNCATED = "truncated"
+    OVER_BUDGET = "over budget"
+    OUT_OF_QUOTA = "out of quota"
+    FAILED = "failed"
+
+    @property
+    def failure(self) -> bool:
+        """True if the passage should be extracted again."""
+        return self not in (Outcome.EXTRACTED, Outcome.NO_FACTS, Outcome.BLANK)
+
+    @property
+    def is_left_out(self) -> bool:
+        """True if no call was made for the passage: a ceiling, or a quota that is used up, had ended them."""
+        return self in (Outcome.OVER_BUDGET, Outcome.OUT_OF_QUOTA)
+
+    @property
+    def paid(self) -> bool:
+        """True if a model was paid for the triples that the passage has, or for saying that it has none."""
+        return self in (Outcome.EXTRACTED, Outcome.NO_FACTS)
+
+
+@dataclass(frozen=True)
+class ExtractionRecord:
+    """The record of one passage's extraction, stored in its node's metadata as `gear_extraction`.
+
+    Attributes:
+        outcome: the outcome.
+        problem: what went wrong, in words; empty if nothing did.
+        calls: LLM calls in this run, retries included.
+        prompt_tokens: tokens sent, as the LLM's client counts them, else by LlamaIndex's tokenizer.
+        completion_tokens: tokens received, counted likewise.
+        reused: True if the triples come from an earlier run: from the node itself or from the extractor's cache.
+        key: fingerprint of the extraction's input: model, prompt, title, text and tenant.
+        shared_call_id: fingerprint of a shared call that failed for all its passages; empty if there was none. The next
+            run puts these passages into one call again.
+        retried_alone: True if the reply for several passages did not cover this one, so that a call was made for it
+            alone.
+        refused: number of triples that the extractor's schema refused.
+
+    """
+
+    outcome: Outcome
+    problem: str = ""
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    reused: bool = False
+    key: str = ""
+    shared_call_id: str = ""
+    retried_alone: bool = False
+    refused: int = 0
+
+
+def record_of(node: BaseNode) -> ExtractionRecord | None:
+    """Return the record that a node carries; None if it was never extracted."""
+    plain: Any = node.metadata.get(EXTRACTION_KEY)
+    try:
+        return ExtractionRecord(**{**plain, "outcome": Outcome(plain["outcome"])})
+    except (TypeError, KeyError, ValueError):  # no record, or one of another program or version
+        return None
+
+
+def has_failed(node: BaseNode) -> bool:
+    """Return True if a passage's extraction failed."""
+    record = record_of(node)
+    return record is not None and record.outcome.failure
+
+
+def with_record(node: BaseNode, triples: Sequence[Triple], record: ExtractionRecord) -> BaseNode:
+    """Return a copy of `node` that carries these triples and this record."""
+    plain = {**asdict(record), "outcome": record.outcome.value}
+    if not record.refused:  # without a schema a record is what it was before there were schemas
+        del plain["refused"]
+    return with_metadata(attach_triples(node, triples), {EXTRACTION_KEY: plain})
+
+
+def must_stay(stored: BaseNode, node: BaseNode) -> bool:
+    """Return True if a new extraction may not replace the stored one: its triples were paid for.
+
+    An extraction that failed replaces one of the same text only if it has triples itself, or the stored one has none.
+    Where no call was made any more, nothing is replaced.
+    """
+    record = record_of(node)
+    is_same = stored.get_content(MetadataMode.NONE) == node.get_content(MetadataMode.NONE)
+    if record is None or not record.outcome.failure or not is_same:
+        return False
+    return record.outcome.is_left_out or bool(read_triples(stored) and not read_triples(node))

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from llama_index_gear.characters import normalize, unify_spelling
 from llama_index_gear.errors import TripleError, check_kind, is_whole
@@ -80,7 +81,7 @@ class GraphTriple:
 
     Raises:
         TripleError: it holds half a character (a lone surrogate), which cannot be stored, or an entity is no text.
-        ArgumentError: `triple` is no `Triple`, or `entities` no tuple.
+        ArgumentError: `entities` is no tuple.
 
     Attributes:
         triple: the fact, in words.
@@ -96,7 +97,6 @@ class GraphTriple:
     is_name: bool = False
 
     def __post_init__(self) -> None:
-        check_kind(Triple, hint="write Triple(subject, predicate, object)", triple=self.triple)
         check_kind((tuple, list), hint="write a tuple of texts, ('Q42', 'Q5')", entities=self.entities)
         if not all(isinstance(entity, str) for entity in self.entities):
             raise TripleError(f"the entities of a triple must be texts, got {self.entities!r}")
@@ -137,6 +137,23 @@ class StoredTriple:
     def __post_init__(self) -> None:
         if not self.entities:
             object.__setattr__(self, "entities", self.triple.entities)
+
+
+class Candidate(NamedTuple):
+    """A triple that may extend a beam; its text is not fetched yet."""
+
+    id: str
+    score: float
+    """Cosine of the query's embedding and the triple's."""
+
+
+class Incidence(NamedTuple):
+    """The entities and the passage that a triple joins, and the links of the entities: (entity, its alias)."""
+
+    id: str
+    entities: tuple[str, ...]
+    passage_id: str
+    aliases: tuple[tuple[str, str], ...] = ()
 
 
 def chain_text(chain: Sequence[Triple]) -> str:

@@ -57,7 +57,7 @@ from llama_index_gear import (
     passage_id,
     read_triples,
 )
-from llama_index_gear.measures import permutation_p_value
+from llama_index_gear.ranking.measures import permutation_p_value
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, learn_average, make_encoder
 
 WIKI = Path(__file__).parent.parent / "data" / "company_wiki"

@@ -26,8 +26,9 @@ import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
 
-from llama_index_gear import ExternalTripleStore, GeARVectorStore, GraphTriple, Triple
-from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples
+from llama_index_gear import ExternalTripleStore, GeARVectorStore, Triple
+from llama_index_gear.flow import run
+from llama_index_gear.triple import GraphTriple
 
 PREDICATES = (
     "member of sports team",
@@ -90,15 +91,16 @@ def time_step(store: GeARVectorStore, graph: ExternalTripleStore, sample: list[G
     question = f"Which {sample[0].triple.predicate} has the {sample[1].triple.object}?"
     facts = [stored.triple for stored in sample[:5]]
     names = [f"{fact.subject} {fact.object}" for fact in facts]
-    requests: dict[str, Any] = {
-        "link": (graph, LinkTriples([fact.text for fact in facts], 1, vector, names)),
-        "neighbors": (graph, NeighborTriples([stored.entities for stored in sample[:10]], vector, [], 100, question)),
-        "passages": (store, AlignPassages([stored.triple.text for stored in sample], 1)),
+    reads, ends = graph.reads, [stored.entities for stored in sample[:10]]
+    flows: dict[str, Any] = {
+        "link": reads.link_flow([fact.text for fact in facts], 1, vector, names),
+        "neighbors": reads.neighbors_flow(ends, vector, [], 100, question),
+        "passages": store.reads().align_flow([stored.triple.text for stored in sample], 1),
     }
     times = {}
-    for part, (backend, request) in requests.items():
+    for part, flow in flows.items():
         start = time.perf_counter()
-        backend.answer(request)
+        run(flow, store.connection.answer)
         times[part] = 1000 * (time.perf_counter() - start)
     return times
 

@@ -2,8 +2,9 @@
 
     python examples/benchmarks/report.py
 
-Every figure of ours comes from a file in `results/`. In README and guides, this command writes the figures between
-`<!-- figures: NAME -->` and `<!-- /figures -->`; the text around them is written by hand.
+Every figure of ours comes from a file in `results/`. In README and guides, this command writes the tables between
+`<!-- figures: NAME -->` and `<!-- /figures -->`, of results and of the public names; the text around them is written by
+hand.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from reporting.tables_ranking import ranking
 from reporting.tables_reader import reader
 from reporting.tables_settings import bases, exactness, okapi, sweeps
 from reporting.tables_speed import memory, speed, times
+from reporting.tables_stores import external_graphs, kills, store_sizes
 from reporting.tables_t2rag import by_hops, table_1, table_5
 
 HERE = Path(__file__).parent
@@ -55,12 +57,18 @@ TABLES: tuple[Callable[[Results], str], ...] = (
     times,
     memory,
     speed,
+    store_sizes,
+    external_graphs,
+    kills,
 )
 
 
 def report(results: Results, plots: Sequence[str]) -> str:
     """Return the whole report, in Markdown."""
-    head = "# Results beside the papers'\n\nMade by `report.py` from the files in `results/`; don't edit.\n"
+    head = (
+        "# Results beside the papers'\n\nFor contributors, and for whoever doubts a figure; [README](../../README.md) "
+        "has the main results. Made by `report.py` from the files in `results/`; don't edit.\n"
+    )
     pictures = "\n".join(f"![{name}](plots/{name}.svg)" for name in plots)
     return "\n".join([head, *(part for make in TABLES if (part := make(results))), pictures]).rstrip() + "\n"
 

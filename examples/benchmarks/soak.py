@@ -29,10 +29,11 @@ from typing import Any
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
-from llama_index_gear import GeARVectorStore, NaiveGERetriever, StoreReport, read_triples
+from llama_index_gear import GeARVectorStore, NaiveGERetriever, read_triples
+from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.processes import PROCESSES
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.processes import PROCESSES
+from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding(64)
 DOCUMENTS = 300  # at most

@@ -14,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 EMBED = WordEmbedding(16)
 LONG = "took his doctorate at the University of Göttingen in 1927 with him as his adviser, and then taught at Caltech"

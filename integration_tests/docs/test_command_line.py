@@ -55,7 +55,7 @@ def readme(shell: Shell) -> list[tuple[str, str]]:
 
 
 def test_the_readme_prints_what_it_shows(readme: list[tuple[str, str]]) -> None:
-    assert len(readme) == 2
+    assert len(readme) == 4
     for shown, printed in readme:
         assert printed == shown
 
@@ -63,11 +63,11 @@ def test_the_readme_prints_what_it_shows(readme: list[tuple[str, str]]) -> None:
 @pytest.mark.long
 def test_the_guide_runs(shell: Shell, readme: list[tuple[str, str]]) -> None:
     """After the README's commands, in the same folder: its first command is a second run of `index`."""
-    text = (EXAMPLES / "guides" / "command_line.md").read_text("utf-8")
+    text = (EXAMPLES / "guides" / "start.md").read_text("utf-8")
     printed = [shell.run(block) for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL)]
     assert len(printed) == 4
     assert ": 0 new or changed" in printed[0] and "J. Robert Oppenheimer" in printed[0]
-    assert re.match(r"(\d+) passages \(0 already extracted or blank\): \1 calls, .* cost 0\.\d+ in", printed[1])
+    assert re.match(r"(\d+) passages \(0 already extracted or blank\): \1 calls, .* cost 0\.\d+ in", printed[2])
     assert "Max Born" in (shell.folder / "answer.json").read_text("utf-8")
     assert "recall, in percent, of 2 questions" in printed[-1] and "\nGraphRetriever against " in printed[-1]
 
@@ -81,7 +81,7 @@ def test_no_example_stores_where_the_command_line_does() -> None:
         for place in re.findall(r"(?:from_path\(|Path\()\\?\"(?:\./)?(\w+)[/\\\"]", path.read_text("utf-8"))
     ]
     assert len(opened) > 15
-    assert {name for name, place in opened if place == "gear_store"} == {"command_line.md"}
+    assert {name for name, place in opened if place == "gear_store"} == {"start.md"}
 
 
 def test_an_error_is_one_line_and_a_code(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import yaml  # type: ignore[import-untyped]
 from repository import EXAMPLES
 
 FILES = sorted((EXAMPLES / "server").glob("*.yaml"))
-GUIDE = (EXAMPLES / "guides" / "operations.md").read_text("utf-8")
+GUIDE = (EXAMPLES / "guides" / "operate_and_scale.md").read_text("utf-8")
 
 
 def read(name: str) -> dict[str, Any]:

@@ -14,22 +14,21 @@ import httpx
 import pytest
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.schema import Document, TextNode
+from llama_index.core.schema import TextNode
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from openai_server import OpenAIServer, Reply
 from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from qdrant_client import QdrantClient
 from repository import BENCHMARKS, EXAMPLES, ROOT
-from span_tree import draw_tree
 
 import llama_index_gear
 from llama_index_gear import ExternalTripleStore, GeARVectorStore, LightEmbedding, Triple, attach_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 GUIDES = sorted((EXAMPLES / "guides").glob("*.md"))
-FACT = '{"triples": [["Jaws", "directed by", "Steven Spielberg"]]}'
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *GUIDES, *sorted(BENCHMARKS.glob("*.md"))]
+CODE = [*GUIDES, EXAMPLES / "llamaindex_docs_entry.md"]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *CODE, *sorted(BENCHMARKS.glob("*.md"))]
 PAGES += [EXAMPLES / "data" / "README.md"]
 
 
@@ -46,10 +45,13 @@ def state_by_function(body: dict[str, Any]) -> Reply:
     return Reply(tool_arguments={"entities": [], "triples": [fact]})
 
 
-def reply_as_agent(body: dict[str, Any], step: str) -> Reply:
-    """Call the tool, then repeat what it returned; without tools, give a step of GeAR's agent."""
-    if not body.get("tools"):
+def reply_to_guide(body: dict[str, Any], step: str) -> Reply:
+    """State a fact where one is extracted; call an agent's tool, then repeat what it returned; else give a step."""
+    tools = [tool["function"]["name"] for tool in body.get("tools", ())]
+    if not tools:
         return Reply(step)
+    if "answer_from_documents" not in tools:
+        return state_by_function(body)
     results = [message["content"] for message in body["messages"] if message["role"] == "tool"]
     return Reply(results[0]) if results else Reply(tool_arguments={"input": "Where was the director of Jaws born?"})
 
@@ -63,58 +65,43 @@ def fill_collection(embed_model: BaseEmbedding) -> QdrantClient:
     return client
 
 
-def serve(guide: str, server: OpenAIServer) -> dict[str, Any]:
-    """Have the server answer as a guide's model, and return the names that the guide uses."""
-    if guide == "choosing":
-        step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "At Virginia Tech."}
-        server.answer = lambda body: Reply(json.dumps(step) if "response_format" in body else "No JSON was asked for.")
-        return {"llm": ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')}
-    if guide == "agents_and_models":
-        step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "Cincinnati"}
-        server.answer = lambda body: reply_as_agent(body, json.dumps(step))
-        return {"llm": server.llm()}
-    first = {"needed": [1], "facts": [["Stephen Curry", "son of", "Dell Curry"]], "answerable": False}
-    last = {"needed": [1], "facts": [], "answerable": True, "answer": "Virginia Tech"}
-    server.script(Reply(json.dumps({**first, "query": "Where did Dell Curry play?"})), Reply(json.dumps(last)))
-    return {"llm": server.llm(), "exporter": InMemorySpanExporter()}
+def fill_store(names: dict[str, Any]) -> None:
+    """Add a store on a server, with two passages, and another model."""
+    names.update(client=QdrantClient(":memory:"), other_model=names["embed_model"])
+    names["embed_model"] = WordEmbedding(16)
+    names["store"] = GeARVectorStore("docs", client=names["client"], embed_model=names["embed_model"])
+    said = Triple("Jaws", "was directed by", "Steven Spielberg")
+    nodes = [TextNode(text="Jaws was directed by Steven Spielberg."), TextNode(text="Jaws is a film.")]
+    names["store"].add(names["embed_model"]([attach_triples(nodes[0], [said]), nodes[1]]))
+
+
+def script_every_method() -> ScriptedLLM:
+    """Return a model that replies as the page on the API needs."""
+    fact = '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}'
+    step = {"needed": [2, 1], "facts": [["Dell Curry", "played for", "Virginia Tech"]]}
+    script = ["At Virginia Tech.", json.dumps({**step, "answerable": True, "answer": "Virginia Tech"})]
+    script += [script[-1], '{"follows": true}', *2 * ['{"follows": false, "missing": "who his father is"}']]
+    script += ['{"triples": [["Stephen Curry", "son of", "?father"], ["?father", "played for", "?team"]]}']
+    script += ['{"facts": [{"clue": 1, "triple": ["Stephen Curry", "son of", "Dell Curry"]}]}', '{"facts": []}']
+    script += [fact, '{"sufficient": true}', "[1]", "Virginia Tech [1]"]
+    return ScriptedLLM(script)
 
 
 def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     """Return the names that a guide uses without defining them."""
-    names: dict[str, Any] = {"embed_model": LightEmbedding()}
+    names: dict[str, Any] = {"embed_model": LightEmbedding(), "llm": ScriptedLLM(otherwise=state_fact)}
     if guide == "api":
-        fact = '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}'
-        step = {"needed": [2, 1], "facts": [["Dell Curry", "played for", "Virginia Tech"]]}
-        script = ["At Virginia Tech.", json.dumps({**step, "answerable": True, "answer": "Virginia Tech"})]
-        script += [script[-1], '{"follows": true}', *2 * ['{"follows": false, "missing": "who his father is"}']]
-        script += ['{"triples": [["Stephen Curry", "son of", "?father"], ["?father", "played for", "?team"]]}']
-        script += ['{"facts": [{"clue": 1, "triple": ["Stephen Curry", "son of", "Dell Curry"]}]}', '{"facts": []}']
-        script += [fact, '{"sufficient": true}', "[1]", "Virginia Tech [1]"]
-        names["llm"] = ScriptedLLM(script)
-    elif guide == "external_graph":
-        names["documents"] = [Document(text="Jaws is a film."), Document(text="Steven Spielberg: born in Cincinnati.")]
-        names["llm"] = ScriptedLLM([FACT, FACT, '{"sufficient": true}', "[1]", "Cincinnati [1]"])
-        names["question"] = "Where was the director of Jaws born?"
-    elif guide == "scale":
-        names["client"] = QdrantClient(":memory:")
-    elif guide == "operations":
-        names.update(client=QdrantClient(":memory:"), other_model=names["embed_model"])
-        names["store"] = GeARVectorStore("docs", client=names["client"], embed_model=WordEmbedding(16))
-        said = Triple("Jaws", "was directed by", "Steven Spielberg")
-        nodes = [TextNode(text="Jaws was directed by Steven Spielberg."), TextNode(text="Jaws is a film.")]
-        names["store"].add(WordEmbedding(16)([attach_triples(nodes[0], [said]), nodes[1]]))
-    elif guide == "existing_collections":
+        names["llm"] = script_every_method()
+    elif guide == "start":
         names["client"] = fill_collection(names["embed_model"])
-        names["llm"] = ScriptedLLM(otherwise=state_fact)
-    elif guide in ("choosing", "agents_and_models", "tracing"):
-        names |= serve(guide, server)
-    elif guide in ("ranking", "llamaindex_docs_entry"):
+    elif guide == "operate_and_scale":
+        fill_store(names)
+    elif guide in ("choose", "llamaindex_docs_entry"):
         names["llm"] = ScriptedLLM(otherwise=lambda _: "Aurelio")
-    else:
-        names["llm"] = ScriptedLLM(otherwise=state_fact)
-    if guide == "cost":
-        server.answer, server.ends_batches = state_by_function, True
-        names["openai_llm"] = server.llm()
+    elif guide == "agents_and_models":
+        step = json.dumps({"needed": [1, 2], "facts": [], "answerable": True, "answer": "Cincinnati"})
+        server.answer, server.ends_batches = lambda body: reply_to_guide(body, step), True
+        names.update(llm=server.llm(), openai_llm=server.llm(), exporter=InMemorySpanExporter())
     return names
 
 
@@ -123,12 +110,12 @@ def stop_tracing() -> None:
         LlamaIndexInstrumentor().uninstrument()
 
 
-@pytest.mark.filterwarnings("ignore:28 of 47 passages are longer:UserWarning")  # the page on ranking has whole pages
+@pytest.mark.filterwarnings("ignore:28 of 47 passages are longer:UserWarning")  # choose.md has whole pages
 # OpenInference's handler calls pydantic's old names; as an error that would lose a span.
 @pytest.mark.filterwarnings("ignore:The `(json|dict|copy)` method is deprecated:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning")  # the page on scale is about servers
+@pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning")  # operate_and_scale.md is about servers
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # LlamaIndex's agents cause them
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("guide", CODE, ids=lambda path: path.stem)
 def test_the_code_of_a_guide_runs(
     guide: Path,
     server: OpenAIServer,
@@ -148,7 +135,13 @@ def test_the_code_of_a_guide_runs(
         exec(block, names)  # the guide's own code
     out = capsys.readouterr().out
     said = {
-        "agents_and_models": ("Cincinnati [1][2]\n[1] ", "'] answered\n"),
+        "agents_and_models": (
+            "Cincinnati [1][2]\n[1] ",
+            "'] answered\n",
+            "2 calls",
+            "BatchStatus(waiting=0, under_way=0, answered=2",
+            "2 passages (2 extracted;",
+        ),
         "api": (
             "Dell Curry",
             "\nAt Virginia Tech.\n",
@@ -156,47 +149,46 @@ def test_the_code_of_a_guide_runs(
             "\nVirginia Tech [1][2] ['",
             "I don't know. Not found: Dell Curry, played for, ?team. ['?team']\n",
         ),
-        "external_graph": ("literal",),
-        "ingest_and_update": ("0 passages, 0 triples: in order",),
-        "filters_and_tenants": ("divided by 'customer'",),
-        "existing_collections": ("2 passages: 2 new or changed", "\nDell [[", "2 passages (2 extracted; 0 reused)"),
-        "cost": ("2 calls", "BatchStatus(waiting=0, under_way=0, answered=2", "2 passages (2 extracted;"),
-        "scale": ("2 passages, ",),
+        "choose": ("\nMachines with names\n", "names “Methuselah”, as “ledger-sync” does: ", "24 questions: recall@5"),
+        "ingest": ("0 passages, 0 triples: in order",),
+        "filters_and_security": ("divided by 'customer'",),
+        "start": ("2 passages: 2 new or changed", "\nDell [["),
         "llamaindex_docs_entry": ("BASIC [['John Kemeny', ", "\nAurelio\n"),
-        "choosing": ("T²RAG {'recall': 1.0",),
-        "ranking": ("\nMachines with names\n", "names “Methuselah”, as “ledger-sync” does: ", "24 questions: recall@5"),
     }
     assert [words for words in said.get(guide.stem, ()) if not blocks or words not in out] == [], out
     if guide.stem == "api":
         assert str(names["response"]) == "I don't know. Not found: Dell Curry, played for, ?team."
         assert out.endswith("Not found: Dell Curry, played for, ?team. ['?team']\n") and names["llm"].remaining == 0
-    if guide.stem == "tracing":
-        (tree,) = re.findall(r"```text\n(.*?)\n```", guide.read_text("utf-8"), re.DOTALL)
-        assert draw_tree(names["exporter"].get_finished_spans()) == tree
-    if guide.stem == "choosing":
-        assert [body["response_format"] for body in server.requests] == [{"type": "json_object"}]
+    if guide.stem == "agents_and_models":
+        spans = {span.name for span in names["exporter"].get_finished_spans()}
+        assert spans >= {"gear.step", "gear.base_search", "gear.llm.select"}
     for value in names.values():
         if isinstance(value, GeARVectorStore | ExternalTripleStore):
             value.close()
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("guide", CODE, ids=lambda path: path.stem)
 def test_a_guide_has_no_code_but_what_runs(guide: Path) -> None:
-    """A guide has no indented code and no other kind of fence than these tests run.
-
-    Commands stand in ```bash; what the code of the guide on tracing brings, which is compared above, in ```text.
-    """
+    """A guide has no indented code and no other kind of fence than these tests run; commands stand in ```bash."""
     text = guide.read_text("utf-8")
     blocks = re.findall(r"^```(\w*)\n.*?^```$", text, re.DOTALL | re.MULTILINE)
-    kinds = {"python", "bash", *(["text"] if guide.stem == "tracing" else [])}
-    assert set(blocks) <= kinds and text.count("```") == 2 * len(blocks) and "~~~" not in text
+    assert set(blocks) <= {"python", "bash"} and text.count("```") == 2 * len(blocks) and "~~~" not in text
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
     assert re.findall(r"^(?: {4}|\t).*", prose, re.MULTILINE) == []
 
 
-def test_guides_that_run_nothing_are_known() -> None:
-    silent = {path.stem for path in GUIDES if "```python" not in path.read_text("utf-8")}
-    assert silent <= {"security", "promises", "command_line"}  # test_command_line.py runs the last one
+def test_a_guide_that_runs_nothing_is_known() -> None:
+    assert {path.stem for path in CODE if "```python" not in path.read_text("utf-8")} == {"promises"}
+
+
+def test_guides_are_few_and_short() -> None:
+    """Users have seven guides of at most 1,200 words each, besides their code; promises are for contributors."""
+    words = {
+        path.stem: len(re.sub(r"```.*?```", "", path.read_text("utf-8"), flags=re.DOTALL).split())
+        for path in GUIDES
+        if path.stem != "promises"
+    }
+    assert len(words) == 7 and max(words.values()) <= 1200, words
 
 
 def find_links(page: Path) -> list[str]:
@@ -244,7 +236,7 @@ def test_a_dead_link_would_be_noticed(server: OpenAIServer) -> None:
 
 
 def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
-    """Every prompt begins with as large a constant share as the page on cost says."""
+    """Every prompt begins with what doesn't change; those that extract or read, with as much as the guide says."""
     modules = [importlib.import_module(module.name) for module in
                pkgutil.walk_packages(llama_index_gear.__path__, "llama_index_gear.")
                if not module.name.startswith("llama_index_gear.tests")]  # fmt: skip
@@ -256,20 +248,18 @@ def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
     for name, prompt in prompts.items():
         pieces = re.split("|".join(f"{{{variable}}}" for variable in prompt.template_vars), prompt.get_template())
         shares[name.removesuffix("_PROMPT") in long].append(100 * len(pieces[0]) / len("".join(pieces)))
-    (least, most), (fewest, highest) = ((min(shares[is_long]), max(shares[is_long])) for is_long in (True, False))
+    least, most = min(shares[True]), max(shares[True])
     assert len(shares[True]) == len(long)
-    rows = (EXAMPLES / "guides" / "cost.md").read_text("utf-8").split("| prompts |")[1].splitlines()[2:4]
-    assert [row.split("|")[2].strip() for row in rows] == [
-        f"{least:.0f} to {most:.0f} %",
-        f"{fewest:.0f} to {highest:.0f} %",
-    ]
+    guide = (EXAMPLES / "guides" / "agents_and_models.md").read_text("utf-8")
+    assert f"{least:.0f} to {most:.0f} % of a prompt" in guide
+    assert min(shares[False]) > 25
 
 
-def test_every_guide_is_linked_from_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")  # names the page that is for another site
-    assert [path.stem for path in GUIDES if f"examples/guides/{path.name}" not in readme] == ["llamaindex_docs_entry"]
-    assert "examples/guides/llamaindex_docs_entry.md" in contributing
+def test_every_guide_is_linked() -> None:
+    """README links those for users, CONTRIBUTING those for contributors."""
+    readme, contributing = ((ROOT / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md"))
+    assert [path.stem for path in GUIDES if f"examples/guides/{path.name}" not in readme] == ["promises"]
+    assert "examples/guides/promises.md" in contributing and "examples/llamaindex_docs_entry.md" in contributing
 
 
 def test_every_test_file_that_a_guide_names_is_there() -> None:

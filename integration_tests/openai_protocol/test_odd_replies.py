@@ -15,6 +15,7 @@ from llama_index_gear import GeARQueryEngine, GeARTripleExtractor, GeARVectorSto
 from llama_index_gear.cli import models
 from llama_index_gear.cli.any_openai import AnyOpenAI
 from llama_index_gear.cli.main import main
+from llama_index_gear.errors import ModelServerError
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import WordEmbedding
 
@@ -116,6 +117,41 @@ def test_arguments_that_the_client_cannot_read(server: OpenAIServer, arguments: 
     assert read_triples(node) == [FACT] and len(server.requests) == 1
 
 
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Is it Ada?"}]}
+REFERENCE = {"type": "reference", "reference_ids": [1]}
+IN_PARTS: list[list[Any]] = [
+    [THOUGHT, {"type": "text", "text": FACTS}],
+    [{"type": "reasoning", "text": "Is it [1]?"}, FACTS[:9], {"type": "output_text", "text": FACTS[9:]}],
+    [{"type": "text", "text": FACTS[:9]}, REFERENCE, {"type": "text", "text": FACTS[9:]}],
+    [{"type": "thinking", "thinking": f"hm\n{FACTS}"}],
+    [{"type": "text", "text": f"<think>Is it Ada?</think>{FACTS}"}, None, 1],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("structured", [True, False])
+@pytest.mark.parametrize("parts", IN_PARTS)
+def test_a_reply_in_parts_is_read_without_its_thoughts(
+    server: OpenAIServer, parts: list[Any], structured: bool
+) -> None:
+    server.script(Reply(parts=parts))
+    extractor = make_extractor(server, structured=structured)
+    (node,) = extractor(PASSAGES[:1])
+    assert read_triples(node) == [FACT] and len(server.requests) == 1
+    assert extractor.ledger.prompt_tokens == server.usage.prompt_tokens
+
+
+def test_arguments_beside_parts_are_read(server: OpenAIServer) -> None:
+    server.script(Reply(parts=[THOUGHT], tool_arguments=FACTS))
+    (node,) = make_extractor(server, structured=True)(PASSAGES[:1])
+    assert read_triples(node) == [FACT] and len(server.requests) == 1
+
+
+def test_thoughts_in_parts_that_are_cut_off_get_more_room(server: OpenAIServer) -> None:
+    server.script(Reply(parts=[THOUGHT], finish_reason="length"), Reply(FACTS))
+    (node,) = make_extractor(server)(PASSAGES[:1])
+    assert read_triples(node) == [FACT] and list_limits(server) == [100, 400]
+
+
 PASSING: list[dict[str, Any]] = [
     {"error": {"message": "Rate limit exceeded: free tier", "code": 429}},
     {"error": {"message": "Provider returned error", "code": "502"}},
@@ -210,6 +246,42 @@ async def test_a_streamed_answer_has_no_thoughts_and_gets_room(
     pieces = response.response_gen if mode == "sync" else [piece async for piece in response.async_response_gen()]
     said = "".join(pieces)
     assert said == "Osthafen [1]" and list_limits(server) == [100, 100, 400]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_an_agent_reads_replies_in_parts_and_streams_no_such_model_twice(
+    server: OpenAIServer, store: GeARVectorStore, mode: str
+) -> None:
+    llm = AnyOpenAI(model=f"in parts, {mode}", api_key="none", api_base=server.base_url, max_retries=0)
+    step, answer = (
+        [THOUGHT, {"type": "text", "text": '{"triples": []}'}],
+        [THOUGHT, {"type": "text", "text": "Osthafen [1]"}],
+    )
+    server.answer = lambda body: Reply(parts=step if "JSON" in str(body["messages"]) else answer)
+    question = "What did Nora Blum found?"
+    for streaming in (False, True, True):
+        engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="single", streaming=streaming)
+        response: Any = engine.query(question) if mode == "sync" else await engine.aquery(question)
+        if not streaming:
+            assert str(response) == "Osthafen [1]"
+            continue
+        pieces = response.response_gen if mode == "sync" else [piece async for piece in response.async_response_gen()]
+        assert "".join(pieces) == "Osthafen [1]"
+    assert [bool(request.get("stream")) for request in server.requests] == [False] * 3 + [True] + [False] * 3
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_a_stream_that_goes_over_to_parts_fails(server: OpenAIServer, store: GeARVectorStore, mode: str) -> None:
+    llm = AnyOpenAI(model=f"late parts, {mode}", api_key="none", api_base=server.base_url, max_retries=0)
+    server.script(Reply('{"triples": []}'), Reply("Osthafen is\nthe yard", parts=[{"type": "text", "text": "[1]"}]))
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="single", streaming=True)
+    question = "What did Nora Blum found?"
+    response: Any = engine.query(question) if mode == "sync" else await engine.aquery(question)
+    with pytest.raises(ModelServerError, match="went over to a stream in parts"):
+        if mode == "sync":
+            list(response.response_gen)
+        else:
+            [piece async for piece in response.async_response_gen()]
 
 
 def test_index_ends_at_the_first_passage_of_a_model_that_thinks_for_too_long(

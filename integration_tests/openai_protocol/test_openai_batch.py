@@ -6,7 +6,9 @@ import copy
 import json
 import pickle
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from openai_server import OpenAIServer, Reply
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, read_triples
 from llama_index_gear.errors import ArgumentError, BatchError
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
-from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing import WordEmbedding
 
 
 def make_passages(count: int) -> list[TextNode]:
@@ -42,6 +44,12 @@ def make_extractor(batch: OpenAIBatch, **arguments: Any) -> GeARTripleExtractor:
 
 def list_subjects(nodes: list[BaseNode]) -> list[list[str]]:
     return [[triple.subject for triple in read_triples(node)] for node in nodes]
+
+
+@pytest.fixture
+def batch(server: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIBatch]:
+    with closing(OpenAIBatch(server.llm(), tmp_path)) as made:
+        yield made
 
 
 @pytest.mark.parametrize("structured", [True, False])
@@ -125,10 +133,9 @@ def test_what_is_asked_is_what_the_model_would_have_asked(server: OpenAIServer, 
 
 @pytest.mark.parametrize("structured", [True, False])
 def test_a_schema_is_in_its_requests_and_holds_its_answers(
-    server: OpenAIServer, tmp_path: Path, structured: bool
+    server: OpenAIServer, batch: OpenAIBatch, structured: bool
 ) -> None:
     server.answer = state_fact
-    batch = OpenAIBatch(server.llm(), tmp_path)
     extract = make_extractor(batch, structured=structured, allowed_relation_types=["was"])
     nodes = extract(make_passages(2))
     batch.submit()
@@ -139,7 +146,6 @@ def test_a_schema_is_in_its_requests_and_holds_its_answers(
     batch.wait(interval=0.01)
     assert list_subjects(extract(nodes)) == [[], []], "the answers say that something is"
     assert (extract.ledger.outcomes, extract.ledger.refused) == ({"no facts": 2}, 2)
-    batch.close()
 
 
 def lose(batch: OpenAIBatch, server: OpenAIServer) -> None:
@@ -171,22 +177,8 @@ def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> 
     third.close()
 
 
-def test_a_batch_that_is_not_the_newest_is_found_again(server: OpenAIServer, tmp_path: Path) -> None:
-    """The lost batch is found although another program has made one since."""
-    batch, other = (OpenAIBatch(server.llm(), tmp_path / name) for name in ("batch", "other"))
-    make_extractor(batch)(make_passages(3))
-    batch.submit()
-    lose(batch, server)
-    make_extractor(other)(make_passages(1))
-    other.submit()
-    assert (batch.status.waiting, batch.submit().under_way, len(server.batches)) == (3, 3, 2)
-    batch.close()
-    other.close()
-
-
-def test_a_batch_is_found_again_however_many_the_account_made_since(server: OpenAIServer, tmp_path: Path) -> None:
+def test_a_batch_is_found_again_however_many_the_account_made_since(server: OpenAIServer, batch: OpenAIBatch) -> None:
     server.answer = state_fact
-    batch = OpenAIBatch(server.llm(), tmp_path)
     make_extractor(batch)(make_passages(3))
     batch.submit()
     lose(batch, server)
@@ -197,14 +189,12 @@ def test_a_batch_is_found_again_however_many_the_account_made_since(server: Open
     assert batch.collect().answered == 3
     make_extractor(batch)(make_passages(4))
     assert (batch.submit().under_way, len(server.batches)) == (1, 352)
-    batch.close()
 
 
 def test_a_batch_that_was_never_made_is_made_once_whatever_the_server_lists(
-    server: OpenAIServer, tmp_path: Path
+    server: OpenAIServer, batch: OpenAIBatch
 ) -> None:
     """A list that begins again and again ends the search, and nothing is paid for that may have been paid for."""
-    batch = OpenAIBatch(server.llm(), tmp_path)
     make_extractor(batch)(make_passages(3))
     batch.submit()
     lose(batch, server)
@@ -220,7 +210,6 @@ def test_a_batch_that_was_never_made_is_made_once_whatever_the_server_lists(
     lose(batch, server)
     server._batches.clear()
     assert (batch.submit().under_way, len(server.batches)) == (3, 1)  # all are listed, and it is not among them
-    batch.close()
 
 
 class Lossy(httpx.HTTPTransport):
@@ -274,9 +263,8 @@ def test_calls_at_the_same_time_wait_for_one_another(server: OpenAIServer, tmp_p
         batch.close()
 
 
-def test_what_a_thread_has_written_half_no_other_finishes(server: OpenAIServer, tmp_path: Path) -> None:
+def test_what_a_thread_has_written_half_no_other_finishes(server: OpenAIServer, batch: OpenAIBatch) -> None:
     """One thread asks the model while another notes an answer and fails; neither completes the other's write."""
-    batch = OpenAIBatch(server.llm(), tmp_path)
     make_extractor(batch)(make_passages(1))
     asking = threading.Thread(target=batch.answer, args=(b'{"messages": []}',))
     with pytest.raises(BatchError, match="half"), batch._lock, batch._database as database:
@@ -286,21 +274,18 @@ def test_what_a_thread_has_written_half_no_other_finishes(server: OpenAIServer, 
         raise BatchError("half of it")
     asking.join(timeout=60)
     assert (batch.status.waiting, batch.status.problems) == (2, ())
-    batch.close()
 
 
 def test_who_waits_for_another_call_too_long_is_told(
-    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: OpenAIServer, batch: OpenAIBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("llama_index_gear.extraction.openai_batch._LOCK_TIMEOUT", 0.01)
-    batch = OpenAIBatch(server.llm(), tmp_path)
     lock = batch._open_lock()
     batch._acquire(lock)
     with pytest.raises(BatchError, match="another call"):
         batch.submit()
     lock.close()
     assert batch.submit().waiting == 0
-    batch.close()
 
 
 def test_a_batch_that_the_server_forgot_stops_no_other(server: OpenAIServer, tmp_path: Path) -> None:
@@ -396,8 +381,7 @@ def test_requests_that_the_server_refused_as_a_batch_wait_again(
         batch.close()
 
 
-def test_what_fails_waits_again_and_says_why(server: OpenAIServer, tmp_path: Path) -> None:
-    batch = OpenAIBatch(server.llm(), tmp_path)
+def test_what_fails_waits_again_and_says_why(server: OpenAIServer, batch: OpenAIBatch) -> None:
     extract = make_extractor(batch)
     extract(make_passages(3))
     batch.submit()
@@ -418,13 +402,11 @@ def test_what_fails_waits_again_and_says_why(server: OpenAIServer, tmp_path: Pat
     server.end_batches()
     assert batch.wait(0.01).answered == 3
     assert all(list_subjects(extract(make_passages(3))))
-    batch.close()
 
 
-def test_a_batch_that_was_cancelled_has_ended(server: OpenAIServer, tmp_path: Path) -> None:
+def test_a_batch_that_was_cancelled_has_ended(server: OpenAIServer, batch: OpenAIBatch) -> None:
     """Answers that a cancelled batch gave are kept; the rest waits again."""
     server.answer = state_fact
-    batch = OpenAIBatch(server.llm(), tmp_path)
     make_extractor(batch)(make_passages(3))
     batch.submit()
     server.end_batches("cancelled", answered=1)
@@ -432,13 +414,11 @@ def test_a_batch_that_was_cancelled_has_ended(server: OpenAIServer, tmp_path: Pa
     assert (status.waiting, status.under_way, status.answered) == (2, 0, 1)
     assert status.problems == ("batch cancelled",)
     assert batch.submit().under_way == 2
-    batch.close()
 
 
-def test_a_reply_that_cannot_be_read_is_asked_for_in_the_next_round(server: OpenAIServer, tmp_path: Path) -> None:
+def test_a_reply_that_cannot_be_read_is_asked_for_in_the_next_round(server: OpenAIServer, batch: OpenAIBatch) -> None:
     server.script(Reply("I would rather chat."))
     server.answer = state_fact
-    batch = OpenAIBatch(server.llm(), tmp_path)
     extract = make_extractor(batch)
     for expected in (["failed"], ["failed"], ["extracted"]):
         nodes = extract(make_passages(1))
@@ -448,12 +428,10 @@ def test_a_reply_that_cannot_be_read_is_asked_for_in_the_next_round(server: Open
         batch.collect()
     assert list_subjects(nodes) == [["Text0"]]
     assert "could not be read" in server.requests[1]["messages"][-1]["content"]
-    batch.close()
 
 
-async def test_async(server: OpenAIServer, tmp_path: Path) -> None:
+async def test_async(server: OpenAIServer, batch: OpenAIBatch) -> None:
     server.answer = state_fact
-    batch = OpenAIBatch(server.llm(), tmp_path)
     extract = make_extractor(batch, cache=None)
     await extract.acall(make_passages(2))
     assert (await batch.asubmit()).under_way == 2
@@ -461,11 +439,9 @@ async def test_async(server: OpenAIServer, tmp_path: Path) -> None:
     server.end_batches()
     assert (await batch.async_wait(0.01)).answered == 2
     assert list_subjects(await extract.acall(make_passages(2))) == [["Text0"], ["Text1"]]
-    batch.close()
 
 
-def test_other_calls_are_refused_and_not_noted(server: OpenAIServer, tmp_path: Path) -> None:
-    batch = OpenAIBatch(server.llm(), tmp_path)
+def test_other_calls_are_refused_and_not_noted(server: OpenAIServer, batch: OpenAIBatch) -> None:
     with pytest.raises(Exception, match="whole chat completions"):
         list(batch.llm.stream_complete("Capital of France?"))
     with pytest.raises(Exception, match="waits for its batch"):
@@ -476,11 +452,9 @@ def test_other_calls_are_refused_and_not_noted(server: OpenAIServer, tmp_path: P
     server.end_batches()
     batch.collect()
     assert batch.llm.complete("Capital of France?").text == "Paris,\u2028on the Seine\x85"
-    batch.close()
 
 
-def test_an_answer_to_nothing_is_an_error(server: OpenAIServer, tmp_path: Path) -> None:
-    batch = OpenAIBatch(server.llm(), tmp_path)
+def test_an_answer_to_nothing_is_an_error(server: OpenAIServer, batch: OpenAIBatch) -> None:
     make_extractor(batch)(make_passages(1))
     batch.submit()
     server.answer = state_fact
@@ -490,7 +464,6 @@ def test_an_answer_to_nothing_is_an_error(server: OpenAIServer, tmp_path: Path) 
     with pytest.raises(BatchError, match="not asked"):
         batch.collect()
     assert batch.status.under_way == 1
-    batch.close()
 
 
 def test_a_batch_s_model_is_of_its_process(server: OpenAIServer, tmp_path: Path) -> None:
@@ -509,8 +482,6 @@ def test_a_batch_s_model_is_of_its_process(server: OpenAIServer, tmp_path: Path)
 
 
 def test_wrong_arguments(server: OpenAIServer, tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="ScriptedLLM"):
-        OpenAIBatch(ScriptedLLM(), tmp_path)  # type: ignore[arg-type]
     for wrong in ({"requests_per_batch": 0}, {"bytes_per_batch": 0}):
         with pytest.raises(ArgumentError):
             OpenAIBatch(server.llm(), tmp_path, **wrong)  # type: ignore[arg-type]

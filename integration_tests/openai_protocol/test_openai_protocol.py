@@ -17,14 +17,13 @@ from openai_server import OpenAIServer, Reply
 
 from llama_index_gear import (
     Budget,
-    ExtractionLedger,
     GeARQueryEngine,
     GeARTripleExtractor,
     GeARVectorStore,
-    SyncGERetriever,
     Triple,
     attach_triples,
 )
+from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import WordEmbedding
 
@@ -128,39 +127,6 @@ def test_time_out(server: OpenAIServer) -> None:
     assert read_triples(node) == []
 
 
-def test_text_mode_gives_the_same_triples(server: OpenAIServer) -> None:
-    server.script(GOOD, Reply("```json\n" + json.dumps({"triples": [list(FACT.values())]}) + "\n```"))
-    structured = make_extractor(server)(make_passages(1))
-    text = make_extractor(server, structured=False)(make_passages(1))
-    assert read_triples(structured[0]) == read_triples(text[0]) != []
-    assert "tools" in server.requests[0] and "tools" not in server.requests[1]
-
-
-async def test_calls_run_concurrently_but_no_more_than_asked_for(
-    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    active = peak = 0
-    lock = asyncio.Lock()
-    llm = server.llm(timeout=30.0)
-    original = type(llm).achat_with_tools
-
-    async def count_and_call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal active, peak
-        async with lock:
-            active += 1
-            peak = max(peak, active)
-        try:
-            return await original(self, *args, **kwargs)
-        finally:
-            active -= 1
-
-    server.answer = lambda body: Reply(tool_arguments={"triples": [FACT]}, delay=0.05)
-    monkeypatch.setattr(type(llm), "achat_with_tools", count_and_call)
-    nodes = await GeARTripleExtractor(llm=llm, num_workers=3).acall(make_passages(9))
-    assert peak == 3
-    assert [node.node_id for node in nodes] == [f"passage-{n}" for n in range(9)]
-
-
 def test_sync_call_inside_a_running_loop(server: OpenAIServer) -> None:
     server.script(GOOD)
 
@@ -168,15 +134,6 @@ def test_sync_call_inside_a_running_loop(server: OpenAIServer) -> None:
         return make_extractor(server)(make_passages(1))
 
     assert len(read_triples(asyncio.run(run_notebook())[0])) == 1
-
-
-@pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_sync_ge_reads_through_the_protocol(server: OpenAIServer, mode: str) -> None:
-    store = GeARVectorStore.from_path("unused", embed_model=WordEmbedding())
-    retriever = SyncGERetriever(store, llm=server.llm())
-    # Nothing is stored: no passages, so no call.
-    found = retriever.retrieve("Who?") if mode == "sync" else await retriever.aretrieve("Who?")
-    assert found == [] and server.requests == []
 
 
 def test_a_server_without_tools_is_asked_for_text(server: OpenAIServer) -> None:

@@ -28,7 +28,7 @@ from repository import ROOT
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 INTERRUPTS = int(os.environ.get("GEAR_INTERRUPTS", "20"))
 SEED = int(os.environ.get("GEAR_SEED", "0"))

@@ -19,7 +19,7 @@ from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import store_folder
 from llama_index_gear.cli.main import main
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.processes import PROCESSES
+from llama_index_gear.tests.processes import PROCESSES
 
 QUESTION = "On what date did the language first run whose designer worked for Richard Feynman?"
 SERVE = """
@@ -99,7 +99,9 @@ async def test_a_session_of_a_client(
     assert [record.getMessage() for record in caplog.records if record.name.startswith("mcp")] == []
 
 
-@pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "end of stdin"])
+@pytest.mark.parametrize(
+    "end", ["SIGINT", *(pytest.param(end, marks=pytest.mark.long) for end in ("SIGTERM", "end of stdin"))]
+)
 def test_a_server_that_waits_for_its_client_can_be_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:

@@ -33,7 +33,7 @@ from llama_index_gear.cli.main import main
 from llama_index_gear.errors import StoreLockedError
 from llama_index_gear.store.schema import REPLACED, WRITE
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 SECONDS = float(os.environ.get("GEAR_SECONDS", "6"))
 SEED = int(os.environ.get("GEAR_SEED", "0"))

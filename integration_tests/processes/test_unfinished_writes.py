@@ -39,8 +39,8 @@ from llama_index_gear.cli.main import main
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.processes import PROCESSES
-from llama_index_gear.testing.store_contract import Contents, contents, passage
+from llama_index_gear.tests.processes import PROCESSES
+from llama_index_gear.tests.store_contract import Contents, contents, passage
 
 KILLS = int(os.environ.get("GEAR_KILLS", "10"))
 CANCELS = int(os.environ.get("GEAR_CANCELS", "6"))

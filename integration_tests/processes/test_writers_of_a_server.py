@@ -21,7 +21,7 @@ from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 SERVER = os.environ.get("QDRANT_URL", "")
 SECONDS = float(os.environ.get("GEAR_SECONDS", "5"))

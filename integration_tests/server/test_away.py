@@ -34,7 +34,7 @@ from qdrant_node import BINARY, Node
 from llama_index_gear import Budget, GeARRetriever, GeARVectorStore, GraphRetriever, MentionTripleExtractor
 from llama_index_gear.errors import StoreError, StoreUnavailable
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 
 pytestmark = [
     pytest.mark.skipif(BINARY is None, reason="set QDRANT_BIN to the path of a Qdrant server's binary"),

@@ -1,4 +1,4 @@
-"""A store is backed up and restored as the guide on operations says: its commands are run word for word."""
+"""A store is backed up and restored as the guide on operation says: its commands are run word for word."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from repository import EXAMPLES
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 
 pytestmark = [
     pytest.mark.skipif(BINARY is None, reason="set QDRANT_BIN to the path of a Qdrant server's binary"),
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 KEY = "a secret of a test, and long enough"
 BACK_UP, RESTORE = re.findall(
-    r"```bash\n(.*?)```", (EXAMPLES / "guides" / "operations.md").read_text("utf-8"), re.DOTALL
+    r"```bash\n(.*?)```", (EXAMPLES / "guides" / "operate_and_scale.md").read_text("utf-8"), re.DOTALL
 )
 
 

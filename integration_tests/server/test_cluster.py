@@ -17,7 +17,7 @@ from qdrant_node import BINARY, Cluster, Node
 
 from llama_index_gear import GeARVectorStore, GraphRetriever
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="set QDRANT_BIN to the path of a Qdrant server's binary")
 EMBED = WordEmbedding(64)

@@ -9,10 +9,9 @@ from qdrant_client.http import models
 from qdrant_node import BINARY, Node
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.requests import FinishWrites
 from llama_index_gear.store.schema import ANY_CALL, UNFINISHED
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="QDRANT_BIN names no server")
 EMBED = WordEmbedding(16)
@@ -32,7 +31,7 @@ def test_what_a_call_left_is_finished_in_a_store_of_an_earlier_version(tmp_path:
         )
         for name in ("strict", triples):
             client.update_collection(name, strict_mode_config=strict)
-        GeARVectorStore("strict", client, embed_model=EMBED).answer(FinishWrites())
+        GeARVectorStore("strict", client, embed_model=EMBED).finish_writes()
         (point,) = client.scroll(triples, with_payload=True)[0]
         assert UNFINISHED not in (point.payload or {})
         client.close()

@@ -12,7 +12,7 @@ from llama_index.core.schema import TextNode
 from repository import EXAMPLES
 
 from llama_index_gear import GeARVectorStore, LightEmbedding, MentionTripleExtractor
-from llama_index_gear.testing.store_contract import contents
+from llama_index_gear.tests.store_contract import contents
 
 
 def test_two_workers_do_what_one_process_does(tmp_path: Path) -> None:

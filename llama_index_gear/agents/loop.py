@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, describe_error, format_value
+from llama_index_gear.errors import ArgumentError, GeARError, OutOfTime, check_numbers, describe_error, format_value
 from llama_index_gear.flow import Flow, Request, limit_waiting, relay
 from llama_index_gear.requests import CallLLM
 from llama_index_gear.spans import show_ids, span_flow
@@ -101,9 +101,10 @@ def agent_flow(
 ) -> Flow[Result]:
     """Run `policy` on a question, and return its result.
 
-    A request that fails ends the loop. The result is what the steps so far gave, and `trace.stopped` names the failure.
-    The error is raised only if nothing is lost by it: that of a call of the language model, if no call has succeeded;
-    that of any other request, in the first step. `trace.stopped` then names it too.
+    A request that fails ends the loop, and so does any `GeARError`, such as what the store refuses. The result is what
+    the steps so far gave, and `trace.stopped` names the failure. The error is raised only if nothing is lost by it:
+    that of a call of the language model, if no call has succeeded; any other, in the first step. `trace.stopped` then
+    names it too.
 
     Args:
         policy: the method.
@@ -168,7 +169,7 @@ def _steps_flow(policy: Policy[State, Any], state: State, meter: _Meter) -> Flow
             if ended.cause is not None and not meter.has_succeeded:
                 raise ended.cause from None
         except Exception as error:
-            if error is not meter.failure or record.number == 1:
+            if record.number == 1 or not (error is meter.failure or isinstance(error, GeARError)):
                 raise
             reason = describe_failure(error)
         if reason:

@@ -17,8 +17,8 @@ from llama_index_gear.llm.escaping import (
     number_passages,
     split_citations,
 )
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.prompting import ask_and_parse_flow
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import parse_yes_or_no, require_one
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.spans import span_flow
@@ -141,17 +141,16 @@ def _check_flow(
     return check
 
 
-def parse_check(reply: str) -> tuple[bool, str]:
+def parse_check(reply: ScannedReply) -> tuple[bool, str]:
     """Read a reply: True if the answer follows, else False with what is missing for it.
 
     Raises:
         ReplyError: the reply gives no verdict, or two that differ.
 
     """
-    text = clean_reply(reply)
-    follows, forms = parse_yes_or_no(text, "follows", "verdict")
+    follows, forms = parse_yes_or_no(reply, "follows", "verdict")
     values = (value for form in forms for value in form.get("missing", ()) if isinstance(value, str))
-    return (True, "") if follows else (False, require_one(values, text))
+    return (True, "") if follows else (False, require_one(values, reply.text))
 
 
 def _strip_citations(text: str, citations: Mapping[str, str]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -14,14 +16,14 @@ from click import echo
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 
-from llama_index_gear import GeARVectorStore, GraphRetriever, RankingWeights, Trace, TraceEvent
-from llama_index_gear.counts import count
+from llama_index_gear import GeARVectorStore, GraphRetriever, RankingWeights, Trace
+from llama_index_gear.characters import count
 from llama_index_gear.extraction.sentences import Form, split_sentences
+from llama_index_gear.fusion import sum_weights, weigh_words
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
-from llama_index_gear.trace.trace import run_traced
+from llama_index_gear.trace.trace import TraceEvent, run_traced
 from llama_index_gear.trace.wording import format_fact
-from llama_index_gear.word_weights import sum_weights, weigh_words
 
 _LINE = 110  # characters
 _TEXT = 400  # characters shown of a passage
@@ -160,3 +162,24 @@ def _describe(result: NodeWithScore) -> dict[str, Any]:
 
 def _read_file(result: NodeWithScore) -> str:
     return str(result.node.metadata.get("file") or result.node.ref_doc_id or "")
+
+
+_PROMPT = "? "
+
+
+def read_questions() -> Iterator[str]:
+    """Yield a question a line, until the input ends; empty lines are none.
+
+    At the keyboard a prompt asks for each. Ctrl-D and Ctrl-C end it.
+    """
+    with suppress(EOFError, KeyboardInterrupt):
+        for line in _prompt() if sys.stdin.isatty() else sys.stdin:
+            if line.strip():
+                yield line.strip()
+
+
+def _prompt() -> Iterator[str]:
+    with suppress(ImportError):  # Windows has none
+        import readline  # noqa: F401  # so that lines can be edited, and called back
+    while True:
+        yield input(_PROMPT)

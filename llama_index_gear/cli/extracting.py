@@ -14,19 +14,15 @@ from click import ClickException, echo
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 
-from llama_index_gear import (
-    CollectionReport,
-    ExistingCollection,
-    ExtractionEstimate,
-    GeARTripleExtractor,
-    MentionTripleExtractor,
-)
+from llama_index_gear import ExistingCollection, GeARTripleExtractor, MentionTripleExtractor
 from llama_index_gear.cli import models
 from llama_index_gear.cli.extraction_options import ExtractionOptions
 from llama_index_gear.cli.failures import find_server, is_of_server
-from llama_index_gear.cli.messages import show_line
 from llama_index_gear.cli.store_folder import NotedStore, check_collection, check_llm, fill_store, open_store
 from llama_index_gear.cli.store_note import StoreNote, describe_collection
+from llama_index_gear.extraction.accounting import ExtractionEstimate
+from llama_index_gear.ingestion.existing_collection import CollectionReport
+from llama_index_gear.messages import show_line
 
 _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's client retries a used-up quota too
 

@@ -15,7 +15,7 @@ Command = Callable[..., Any]
 
 @dataclass(frozen=True)
 class ExtractionOptions:
-    """How triples are extracted: by rule, or by a model.
+    """The way in which triples are extracted: by rule, or by a model.
 
     Attributes:
         llm: the model's name, "none" for rules; None if the command line says nothing.

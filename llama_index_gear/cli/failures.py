@@ -1,4 +1,4 @@
-"""What the command line and the MCP server say of an error."""
+"""The words in which the command line and the MCP server report an error."""
 
 from __future__ import annotations
 

@@ -20,24 +20,16 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from tqdm import tqdm
 
-from llama_index_gear import (
-    ExtractionEstimate,
-    ExtractionLedger,
-    GeARTripleExtractor,
-    MentionTripleExtractor,
-    passage_id,
-    read_triples,
-)
-from llama_index_gear.cli.files import FolderReader
-from llama_index_gear.cli.messages import shorten_line, show_line
-from llama_index_gear.cli.origins import read_file, refuse_meeting
-from llama_index_gear.cli.reading_process import SECONDS
+from llama_index_gear import GeARTripleExtractor, MentionTripleExtractor, passage_id, read_triples
+from llama_index_gear.characters import count
 from llama_index_gear.cli.store_folder import NotedStore
-from llama_index_gear.counts import count
+from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.sentences import split_pieces
-from llama_index_gear.nodes import EXTRACTION_KEY
-from llama_index_gear.records import has_failed, must_stay
-from llama_index_gear.requests import FinishWrites
+from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.origins import read_file, refuse_meeting
+from llama_index_gear.ingestion.reading_process import SECONDS
+from llama_index_gear.messages import shorten_line, show_line
+from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay
 
 PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
@@ -79,7 +71,7 @@ class IndexReport:
 
 @dataclass
 class IndexPlan:
-    """What a run has to do.
+    """The work of a run.
 
     Attributes:
         store: the store.
@@ -102,13 +94,13 @@ class IndexPlan:
 
     @property
     def estimate(self) -> ExtractionEstimate | None:
-        """What the model is expected to cost; None if rules extract."""
+        """The expected cost of the model; None if rules extract."""
         extractor = self.extractor
         return extractor.estimate(self.candidates) if isinstance(extractor, GeARTripleExtractor) else None
 
     def run(self) -> IndexReport:
         """Do it: finish what a killed run left, delete, extract, embed and store, a batch at a time."""
-        self.store.answer(FinishWrites())
+        self.store.finish_writes()
         for start in range(0, len(self.gone), _DELETED_AT_ONCE):
             self.store.delete_nodes(self.gone[start : start + _DELETED_AT_ONCE])
         written, ledger = 0, ExtractionLedger()

@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llama_index_gear.characters import count
 from llama_index_gear.cli.extraction_options import ExtractionOptions, read_model, with_extraction
 from llama_index_gear.cli.failures import explain_error
-from llama_index_gear.cli.messages import escape_output, lend_stdout, show_fault, show_line, show_messages
-from llama_index_gear.cli.questions import read_questions
-from llama_index_gear.cli.reading_process import SECONDS
 from llama_index_gear.cli.store_note import (
     EMBEDDING,
     StoreNote,
@@ -30,13 +28,14 @@ from llama_index_gear.cli.store_note import (
     holds_collections,
     read_note,
 )
-from llama_index_gear.counts import count
 from llama_index_gear.errors import GeARError
+from llama_index_gear.ingestion.reading_process import SECONDS
+from llama_index_gear.messages import escape_output, lend_stdout, show_fault, show_line, show_messages
 
 if TYPE_CHECKING:
-    from llama_index_gear import ExtractionLedger
     from llama_index_gear.cli.asking import Answer
     from llama_index_gear.cli.serving import StoreTools
+    from llama_index_gear.extraction.accounting import ExtractionLedger
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _READ_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -219,7 +218,7 @@ def extract(
 def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> int:
     """Print the account of a model's extraction, and return the exit code that it asks for."""
     from llama_index_gear.extraction.accounting import Price, format_cost
-    from llama_index_gear.records import Outcome
+    from llama_index_gear.nodes import Outcome
 
     if ledger.passages:
         paid = Price(*options.price).of(ledger.prompt_tokens, ledger.completion_tokens) if options.price else None
@@ -314,7 +313,7 @@ def ask(
 
 def _answer_each(answer: Callable[[str], Answer], *, as_json: bool) -> int:
     """Answer the questions that are typed or piped in; return 1 if one could not be answered, else 0."""
-    from llama_index_gear.cli.asking import show_answer
+    from llama_index_gear.cli.asking import read_questions, show_answer
 
     code = 0
     for question in read_questions():

@@ -42,17 +42,17 @@ def renew_probe(folder: Path, model: BaseEmbedding) -> None:
 def check_probe(folder: Path, model: BaseEmbedding) -> Vector | None:
     """Refuse a model whose vectors differ from those of the model that filled a store.
 
-    Vectors differ by weights and pooling; long texts' vectors by the limit too. An older note does not tell them.
+    Vectors differ by weights and pooling; long texts' vectors by the limit too.
 
     Returns:
-        The model's vector of the known text; None if the note tells none.
+        The model's vector of the known text; None if there is no note.
 
     Raises:
         ClickException: they differ.
 
     """
     note = read_note(folder)
-    if note is None or not note.probe:
+    if note is None:
         return None
     stored = np.frombuffer(base64.b85decode(note.probe), np.int8)
     made = _embed(model)

@@ -1,11 +1,10 @@
-"""What the tools of `mcp` return, as data and as text. Nothing here takes seconds to import."""
+"""The results of the tools of `mcp`, as data and as text. Nothing here takes seconds to import."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from llama_index_gear.characters import escape_line
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count, escape_line
 from llama_index_gear.llm.escaping import escape_id, escape_lines, format_result
 
 MAX_PASSAGES = 20
@@ -76,7 +75,7 @@ class Explanation(BaseModel):
 
 
 class Written(BaseModel):
-    """What a tool wrote into the store, or deleted from it."""
+    """The passages that a tool wrote into the store, or deleted from it."""
 
     document: str
     added: int = Field(default=0, description="passages that were written")

@@ -20,24 +20,17 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, NodeWithScore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
-from llama_index_gear import (
-    GeARQueryEngine,
-    GeARVectorStore,
-    GraphRetriever,
-    MentionTripleExtractor,
-    TraceEvent,
-    passage_id,
-)
+from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, MentionTripleExtractor, passage_id
 from llama_index_gear.characters import escape_line, unify_spelling
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
-from llama_index_gear.cli.origins import OF_FILE, find_origin, read_file
 from llama_index_gear.cli.probe import check_probe
 from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Citation, Explanation, Passage, Passages, Written
 from llama_index_gear.cli.shared_store import SharedStore
 from llama_index_gear.cli.store_folder import require_store
 from llama_index_gear.cli.store_note import choose_embedding, holds_collections, read_note
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts, is_whole
+from llama_index_gear.ingestion.origins import OF_FILE, find_origin, read_file
 from llama_index_gear.llm.escaping import escape_name
 from llama_index_gear.nodes import (
     CHAIN_KEY,
@@ -48,10 +41,9 @@ from llama_index_gear.nodes import (
     shorten,
     shorten_predicate,
 )
-from llama_index_gear.requests import FinishWrites
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.store.embedded.folder_lock import make_locked_error
-from llama_index_gear.trace.trace import stream_trace
+from llama_index_gear.trace.trace import TraceEvent, stream_trace
 
 _POOL = 1_000  # more than the pool of a question ever has
 _PASSAGE = 1_500  # characters shown of a passage
@@ -239,7 +231,7 @@ class StoreTools:
             raise make_locked_error(self.folder, "an earlier call of this server writes", _WAIT) from None
         try:
             async with self._shared.use(max(0, end - monotonic()), writes=True) as store:
-                await store.aanswer(FinishWrites())
+                await store.afinish_writes()
                 yield store
         finally:
             self._writes.release()

@@ -8,14 +8,11 @@ from pathlib import Path
 
 from click import ClickException
 
-from llama_index_gear.cli.regular_files import UnreadableFile, read_file
+from llama_index_gear.ingestion.regular_files import NOTE, UnreadableFile, is_collection, read_file
 
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
 """Name of the default embedding model. The extra `offline` carries it: then nothing is downloaded."""
-NOTE = "index.json"
-"""Name of the note's file, in the store's folder."""
 _MOST = 10**6  # bytes of a note
-_COLLECTION = ("edge_config.json", "segments", "wal")  # what Qdrant Edge makes of a collection
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class StoreNote:
         files: the folder whose files are stored; empty if they are of a collection.
         collection: the Qdrant collection whose passages are stored; empty if they are of files.
         llm: name of the model that extracted the triples; empty if rules did.
-        probe: the embedding model's vector of a known text; empty in an older note.
+        probe: the embedding model's vector of a known text; empty until it is made.
         limit: number of tokens that the embedding model reads; 0 if it is not known.
 
     """
@@ -50,9 +47,8 @@ def read_note(folder: Path) -> StoreNote | None:
     path = folder / NOTE
     try:
         values = json.loads(read_file(path, _MOST))
-        required = {key: str(values[key]) for key in ("embed_model", "files")}
-        optional = {key: str(values.get(key, "")) for key in ("collection", "llm", "probe")}
-        return StoreNote(**required, **optional, limit=int(values.get("limit", 0)))
+        texts = {key: str(values[key]) for key in ("embed_model", "files", "collection", "llm", "probe")}
+        return StoreNote(**texts, limit=int(values["limit"]))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, RecursionError, UnreadableFile) as error:
@@ -80,11 +76,6 @@ def describe_collection(name: str, place: str) -> str:
 def explain_no_store(folder: Path) -> ClickException:
     """Return the error of a folder without a store."""
     return ClickException(f"no store in {folder}: fill one with `llama-index-gear index DIR --store {folder}`")
-
-
-def is_collection(folder: Path) -> bool:
-    """Return True if a folder is one that a store made: of its passages, or of its triples."""
-    return all((folder / part).exists() for part in _COLLECTION)
 
 
 def holds_collections(folder: Path) -> bool:

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
 
 from llama_index_gear.embeddings import minilm
 from llama_index_gear.embeddings.model_folder import TOKENIZER, read_folder, read_weights
 from llama_index_gear.embeddings.runtime import Runtime
-from llama_index_gear.errors import GeARError, check_kind, check_settings
-from llama_index_gear.paths import read_path
+from llama_index_gear.errors import GeARError, read_path
 
 _TOLERANCE = 0.01
 
@@ -42,6 +41,8 @@ class LightEmbedding(BaseEmbedding):
 
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     max_length: int = 0
     query_instruction: str | None = None
     text_instruction: str | None = None
@@ -56,8 +57,6 @@ class LightEmbedding(BaseEmbedding):
         embed_batch_size: int = 64,
         **arguments: Any,
     ) -> None:
-        check_kind((str, Path), hint="the path of a folder", model_name=model_name)
-        check_settings(type(self), arguments)
         arguments |= {"query_instruction": query_instruction, "text_instruction": text_instruction}
         super().__init__(model_name=str(model_name), embed_batch_size=embed_batch_size, **arguments)
         self._load()

@@ -1,7 +1,8 @@
-"""The backends that answer a query's requests: base retriever, LLM, external graph, and the store for the rest."""
+"""The parts that a query is answered with: store, base retriever, knowledge graph and LLM."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -14,15 +15,15 @@ from llama_index.core.vector_stores.types import (
     MetadataFilters,
     VectorStoreQuery,
     VectorStoreQueryMode,
-    VectorStoreQueryResult,
 )
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question, format_value
-from llama_index_gear.flow import Answer, Flow, Handler, Request, ask, ask_all
+from llama_index_gear.flow import Flow, Request, ask, ask_all
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.client import aask_llm, ask_llm
-from llama_index_gear.requests import CallLLM, EmbedQuery, GraphRequest, LinkTriples, RetrievePassages
+from llama_index_gear.requests import CallLLM, EmbedQuery, RunFunction
 from llama_index_gear.spans import show_triples, span_flow
+from llama_index_gear.store.triples import TripleGraph
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.triple import StoredTriple
 
@@ -30,16 +31,16 @@ _MODES = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SPARSE, VectorStoreQ
 
 
 class Backends:
-    """Answers the requests of a query's flow, for one store and one set of settings.
+    """The parts of a query's flow, for one store and one set of settings, and what answers the flow's requests.
 
     Args:
         vector_store: holds passages and triples.
-        base_retriever: answers `RetrievePassages`; None searches the store.
+        base_retriever: finds base passages; None searches the store.
         mode: mode of the store's own base search; None is HYBRID.
         base_top_k: passages that the store's own base search returns; None is 10.
-        filters: metadata filters that bind all answers of the store.
+        filters: metadata filters that bind all that is read from the store.
         llm: answers `CallLLM`.
-        graph: answers requests for triples (`GraphRequest`) in the store's place.
+        graph: is walked in place of the store's triples.
 
     Raises:
         ArgumentError: an argument of the wrong kind, or `mode` or `base_top_k` beside a base retriever, which has its
@@ -78,57 +79,61 @@ class Backends:
         self.vector_store = vector_store
         self.base_retriever = base_retriever
         self.mode = VectorStoreQueryMode.HYBRID if mode is None else VectorStoreQueryMode(mode)
-        self.filters = vector_store.scope_filters(filters)
+        self.reads = vector_store.reads(filters)
         self.llm = llm
         self.graph = graph
+        self.walked: TripleGraph = self.reads if graph is None else graph.reads
 
-    def answer(self, request: Request[Answer]) -> Answer:
-        """Answer a request."""
-        return self._handler(request).answer()  # type: ignore[no-any-return]
+    @property
+    def filters(self) -> MetadataFilters | None:
+        """The filters, the store's tenant included."""
+        return self.reads.filters
 
-    async def aanswer(self, request: Request[Answer]) -> Answer:
+    def answer(self, request: Request[Any]) -> Any:
+        """Answer a request of a query's flow: by the model, or by the store's connection."""
+        if isinstance(request, CallLLM):
+            llm, within, most = self._required_llm, request.timeout, request.max_calls
+            return ask_llm(llm, request.prompt, request.variables, within=within, max_calls=most)
+        return self.vector_store.connection.answer(request)
+
+    async def aanswer(self, request: Request[Any]) -> Any:
         """`answer`, without blocking the event loop."""
-        return await self._handler(request).aanswer()  # type: ignore[no-any-return]
+        if isinstance(request, CallLLM):
+            llm, within, most = self._required_llm, request.timeout, request.max_calls
+            return await aask_llm(llm, request.prompt, request.variables, within=within, max_calls=most)
+        return await self.vector_store.connection.aanswer(request)
 
-    def _handler(self, request: Request[Any]) -> Handler:
-        match request:
-            case RetrievePassages() if self.base_retriever is not None:
-                retriever, query = self.base_retriever, request.query
-                return Handler(partial(retriever.retrieve, query), partial(retriever.aretrieve, query))
-            case RetrievePassages():
-                return Handler(partial(self._search, request), partial(self._asearch, request))
-            case CallLLM():
-                call = (self._required_llm, request.prompt, request.variables)
-                within, most = request.timeout, request.max_calls
-                return Handler(
-                    partial(ask_llm, *call, within=within, max_calls=most),
-                    partial(aask_llm, *call, within=within, max_calls=most),
-                )
-            case GraphRequest() if self.graph is not None:
-                return Handler(partial(self.graph.answer, request), partial(self.graph.aanswer, request))
-        store, filters = self.vector_store, self.filters
-        return Handler(partial(store.answer, request, filters), partial(store.aanswer, request, filters))
+    def base_search_flow(self, query: QueryBundle) -> Flow[list[NodeWithScore]]:
+        """Search passages with the base retriever or the store: h(q, C) of GeAR §3. Returns them best first."""
+        if self.base_retriever is not None:
+            retrieve, aretrieve = self.base_retriever.retrieve, self.base_retriever.aretrieve
+            return (yield from ask(RunFunction(partial(retrieve, query), partial(aretrieve, query))))
+        found = yield from self.reads.query_flow(
+            VectorStoreQuery(
+                query_str=query.query_str,
+                query_embedding=query.embedding,
+                similarity_top_k=self.base_top_k,
+                mode=self.mode,
+            )
+        )
+        return [
+            NodeWithScore(node=node, score=score)
+            for node, score in zip(found.nodes or [], found.similarities or [], strict=True)
+        ]
 
-    def _search(self, search: RetrievePassages) -> list[NodeWithScore]:
-        return _with_scores(self.vector_store.query(self._store_query(search)))
-
-    async def _asearch(self, search: RetrievePassages) -> list[NodeWithScore]:
-        return _with_scores(await self.vector_store.aquery(self._store_query(search)))
+    def link_flow(
+        self, texts: Sequence[str], top_k: int, query: Sequence[float], names: Sequence[str] = ()
+    ) -> Flow[list[list[StoredTriple]]]:
+        """Link facts to triples of the graph that is walked, in a span of its own; see `TripleGraph.link_flow`."""
+        linking = self.walked.link_flow(texts, top_k, query, names)
+        facts = list(texts)
+        return span_flow("link_triples", linking, lambda found: show_triples(chain.from_iterable(found)), facts=facts)
 
     @property
     def _required_llm(self) -> LLM:
         if self.llm is None:
             raise ArgumentError("there is no language model to ask: give llm")
         return self.llm
-
-    def _store_query(self, search: RetrievePassages) -> VectorStoreQuery:
-        return VectorStoreQuery(
-            query_str=search.query.query_str,
-            query_embedding=search.query.embedding,
-            similarity_top_k=self.base_top_k,
-            mode=self.mode,
-            filters=self.filters,
-        )
 
 
 def embed_query_flow(bundle: QueryBundle) -> Flow[QueryBundle]:
@@ -150,12 +155,6 @@ def embed_query_flow(bundle: QueryBundle) -> Flow[QueryBundle]:
     return QueryBundle(question, bundle.image_path, None, embedding)
 
 
-def link_triples_flow(request: LinkTriples) -> Flow[list[list[StoredTriple]]]:
-    """Link facts to stored triples, in a span of its own."""
-    facts = list(request.texts)
-    return span_flow("link_triples", ask(request), lambda found: show_triples(chain.from_iterable(found)), facts=facts)
-
-
 def copy_query(bundle: QueryBundle, question: str) -> QueryBundle:
     """Return a caller's query for a foreign retriever, with the question stripped.
 
@@ -163,10 +162,3 @@ def copy_query(bundle: QueryBundle, question: str) -> QueryBundle:
     copy, since some of LlamaIndex's retrievers write into a query.
     """
     return QueryBundle(question, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
-
-
-def _with_scores(result: VectorStoreQueryResult) -> list[NodeWithScore]:
-    return [
-        NodeWithScore(node=node, score=score)
-        for node, score in zip(result.nodes or [], result.similarities or [], strict=True)
-    ]

@@ -1,7 +1,7 @@
 """Diverse triple beam search (GeAR Alg. 1), and the order of the passages that its beams lead to (GeAR §4.2).
 
-The search is a flow: it asks for neighbors (and, for scorers that need it, for similarities or text scores) and
-computes the rest on arrays.
+The search is a flow: it reads neighbors (and, for scorers that need it, similarities or text scores) and computes the
+rest on arrays.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import ChainSimilarities, EmbedTexts, FetchTriples, NeighborTriples, RunFunction
+from llama_index_gear.requests import EmbedTexts, RunFunction
 from llama_index_gear.spans import SHOWN, span_flow
+from llama_index_gear.store.triples import TripleGraph
 from llama_index_gear.triple import StoredTriple, chain_text
 
 TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
@@ -91,7 +92,7 @@ class Beam:
 
 
 def diverse_triple_beam_search_flow(
-    question: str, query: Sequence[float], initial: Sequence[StoredTriple], settings: BeamSearch
+    graph: TripleGraph, question: str, query: Sequence[float], initial: Sequence[StoredTriple], settings: BeamSearch
 ) -> Flow[list[Beam]]:
     """Walk from triple to neighboring triple, and keep the best and most diverse chains (GeAR Alg. 1).
 
@@ -101,6 +102,7 @@ def diverse_triple_beam_search_flow(
     the question, then by triple id. If no beam can be extended, the search ends early with the beams that it has.
 
     Args:
+        graph: the graph that is walked.
         question: the question's text, read by text scorers only.
         query: the question's embedding.
         initial: the triples to start from, with their cosines; repetitions count once.
@@ -111,12 +113,12 @@ def diverse_triple_beam_search_flow(
 
     """
     unique = list({triple.id: triple for triple in initial}.values())
-    search = _beam_search_flow(question, query, unique, settings)
+    search = _beam_search_flow(graph, question, query, unique, settings)
     return span_flow("beam_search", search, _show_beams, query=question, triples=len(unique))
 
 
 def _beam_search_flow(
-    question: str, query: Sequence[float], unique: Sequence[StoredTriple], settings: BeamSearch
+    graph: TripleGraph, question: str, query: Sequence[float], unique: Sequence[StoredTriple], settings: BeamSearch
 ) -> Flow[list[Beam]]:
     if not unique:
         return []
@@ -127,7 +129,7 @@ def _beam_search_flow(
     best = _rank_top_k(scores, settings.beam_size)
     beams = [Beam(float(scores[n]), (unique[n],), float(dots[n])) for n in best]
     for _ in range(settings.beam_length - 1):
-        extended = yield from _extend_flow(question, query, beams, settings)
+        extended = yield from _extend_flow(graph, question, query, beams, settings)
         if not extended:
             break
         beams = extended
@@ -139,15 +141,15 @@ def _show_beams(beams: Sequence[Beam]) -> list[str]:
 
 
 def _extend_flow(
-    question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch
+    graph: TripleGraph, question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch
 ) -> Flow[list[Beam]]:
     visited = list(dict.fromkeys(triple.id for beam in beams for triple in beam.chain))
     ends = [beam.chain[-1].entities for beam in beams]
-    neighbors = yield from ask(NeighborTriples(ends, query, visited, settings.neighbors, question))  # a list a beam
+    neighbors = yield from graph.neighbors_flow(ends, query, visited, settings.neighbors, question)  # a list a beam
     fetched: dict[str, StoredTriple] = {}
     if settings.reads_text and any(neighbors):
         ids = dict.fromkeys(candidate.id for candidates in neighbors for candidate in candidates)
-        fetched = yield from ask(FetchTriples(list(ids)))
+        fetched = yield from graph.fetch_triples_flow(list(ids))
         neighbors = [[candidate for candidate in candidates if candidate.id in fetched] for candidates in neighbors]
     extensions = [
         (beam, candidate) for beam, candidates in zip(beams, neighbors, strict=True) for candidate in candidates
@@ -161,7 +163,7 @@ def _extend_flow(
             ([triple.id for triple in beam.chain], [candidate.id for candidate in candidates])
             for beam, candidates in zip(beams, neighbors, strict=True)
         ]
-        products = yield from ask(ChainSimilarities(pairs))
+        products = yield from graph.similarities_flow(pairs)
         flat = [product for row in products for product in row]
         norms += np.array([beam.norm for beam, _ in extensions]) + 2 * np.array(flat)
     texts = [
@@ -178,7 +180,7 @@ def _extend_flow(
         start = part.stop
     best = _rank_top_k(totals, settings.beam_size)
     if not settings.reads_text:
-        fetched = yield from ask(FetchTriples(list(dict.fromkeys(extensions[n][1].id for n in best))))
+        fetched = yield from graph.fetch_triples_flow(list(dict.fromkeys(extensions[n][1].id for n in best)))
     extended = []
     for n in best:
         beam, candidate = extensions[n]

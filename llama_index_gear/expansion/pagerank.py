@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, product
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from llama_index_gear.errors import check_numbers
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import Incidence, IncidentTriples
-from llama_index_gear.triple import StoredTriple
+from llama_index_gear.flow import Flow
+from llama_index_gear.triple import Incidence, StoredTriple
 
 _MENTIONS = 100
 """Triples of a seed entity that are read to count its passages."""
@@ -145,7 +144,17 @@ class _Graph:
         self.degrees[other] += 1.0
 
 
+class Incidences(Protocol):
+    """What PageRank reads: the triples of entities and passages."""
+
+    def incident_flow(
+        self, groups: Sequence[tuple[Sequence[str], Sequence[str]]], limits: Sequence[int]
+    ) -> Flow[list[list[Incidence]]]:
+        """See `TripleReads.incident_flow`."""
+
+
 def local_pagerank_flow(
+    reads: Incidences,
     start: Sequence[tuple[StoredTriple, float]],
     passage_ids: Sequence[str],
     settings: LocalPageRank,
@@ -154,6 +163,7 @@ def local_pagerank_flow(
     """Rank passages by personalized PageRank from some triples and passages.
 
     Args:
+        reads: the triples that are walked.
         start: (triple, weight from 0 to 1) of the triples to start from.
         passage_ids: ids of the base passages, best first.
         settings: restart probability, exactness, weight of the base passages.
@@ -165,7 +175,7 @@ def local_pagerank_flow(
     """
     graph = _Graph()
     graph.answers = {graph.passages[passage_id]: (triples, len(triples) + 1) for passage_id, triples in known.items()}
-    seeds = yield from _seeds_flow(graph, start, passage_ids, settings)
+    seeds = yield from _seeds_flow(reads, graph, start, passage_ids, settings)
     total = sum(seeds.values())
     if not total:
         return PageRanking([], frozenset(graph.aliases))
@@ -179,7 +189,7 @@ def local_pagerank_flow(
         }
         if wanted:
             ahead = _choose_ahead(graph, left, settings) if graph.requests >= _FEW_REQUESTS else {}
-            yield from _read_flow(graph, wanted, ahead)
+            yield from _read_flow(reads, graph, wanted, ahead)
         _push(graph, active, left, ranked, settings)
     for node, share in left.items():  # at least this share of the remainder ends at the node itself
         ranked[node] = ranked.get(node, 0.0) + settings.restart * share
@@ -203,6 +213,7 @@ def weigh_triples(nearest: Sequence[StoredTriple]) -> list[tuple[StoredTriple, f
 
 
 def _seeds_flow(
+    reads: Incidences,
     graph: _Graph,
     start: Sequence[tuple[StoredTriple, float]],
     passage_ids: Sequence[str],
@@ -213,7 +224,7 @@ def _seeds_flow(
         for entity in triple.entities:
             weights.setdefault(graph.entities[entity], []).append(weight)
     if weights:
-        yield from _read_flow(graph, dict.fromkeys(weights, _MENTIONS), {})
+        yield from _read_flow(reads, graph, dict.fromkeys(weights, _MENTIONS), {})
     seeds = {
         entity: sum(several) / len(several) / max(1, graph.count_passages(entity))
         for entity, several in weights.items()
@@ -232,7 +243,7 @@ def _choose_ahead(graph: _Graph, left: Mapping[Node, float], settings: LocalPage
     }
 
 
-def _read_flow(graph: _Graph, wanted: Mapping[Node, int], ahead: Mapping[Node, int]) -> Flow[None]:
+def _read_flow(reads: Incidences, graph: _Graph, wanted: Mapping[Node, int], ahead: Mapping[Node, int]) -> Flow[None]:
     """Add the triples of each node that is wanted, up to its limit; with fewer than its limit a node is complete.
 
     All that is unread is asked for in one request, with what is read ahead. If all that is wanted has been read, there
@@ -242,7 +253,7 @@ def _read_flow(graph: _Graph, wanted: Mapping[Node, int], ahead: Mapping[Node, i
     unread = {node: limit for node, limit in {**ahead, **wanted}.items() if not graph.has_read(node, limit)}
     if unread.keys() & wanted.keys():
         groups = [([], [passages[node // 2]]) if node % 2 else ([entities[node // 2]], []) for node in unread]
-        answers = yield from ask(IncidentTriples(groups, list(unread.values())))
+        answers = yield from reads.incident_flow(groups, list(unread.values()))
         graph.answers |= zip(unread, zip(answers, unread.values(), strict=True), strict=True)
         graph.requests += 1
     for node, limit in wanted.items():

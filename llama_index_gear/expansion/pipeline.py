@@ -12,15 +12,14 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import check_counts, check_kind, check_numbers
-from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow, link_triples_flow
+from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search_flow, flatten
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow, weigh_triples
 from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
-from llama_index_gear.flow import Flow, arun, ask, run
+from llama_index_gear.flow import Flow
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts, with_explanation
-from llama_index_gear.requests import FetchPassages, LinkTriples, PassageTriples, RetrievePassages
 from llama_index_gear.spans import show_ids, span_flow
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
 
@@ -111,12 +110,12 @@ class ExpansionResult:
 class GraphExpansion:
     """Base retrieval, reading, linking, beam search and fusion (GeAR §4), for one store and one set of settings.
 
-    `retrieve_flow` and `expand_flow` are the flows; `retrieve`, `expand` and their async twins drive them.
+    `retrieve_flow` finds base passages, and expands them; `expand_flow` expands those that are given.
 
     Args:
-        backends: answer the flow's requests. Without a base retriever the store itself is searched. Without an LLM the
-            beam search starts from the base passages' triples (NaiveGE). With filters, a foreign base passage that
-            the store doesn't know can't be checked and is left out.
+        backends: the store, and what else the flow reads. Without a base retriever the store itself is searched.
+            Without an LLM the beam search starts from the base passages' triples (NaiveGE). With filters, a foreign
+            base passage that the store doesn't know can't be checked and is left out.
         beam_search: settings of the beam search; None: the defaults.
         similarity_top_k: passages to return.
         rrf_k: constant of the fusions.
@@ -156,24 +155,6 @@ class GraphExpansion:
         self.pagerank = pagerank
         self.prompts = Prompts({"read": READ_PROMPT}) if prompts is None else prompts
 
-    def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
-        """Return passages for a question."""
-        return run(self.retrieve_flow(bundle), self.backends.answer)
-
-    async def aretrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
-        """`retrieve`, without blocking the event loop."""
-        return await arun(self.retrieve_flow(bundle), self.backends.aanswer)
-
-    def expand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-        """Return passages for a question whose base passages are given."""
-        return run(self.expand_flow(bundle, base), self.backends.answer)
-
-    async def aexpand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-        """`expand`, without blocking the event loop."""
-        return await arun(self.expand_flow(bundle, base), self.backends.aanswer)
-
-    # -- the flow ------------------------------------------------------------------------------------------------
-
     def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Retrieve base passages, then expand them."""
         embedded = yield from embed_query_flow(bundle)
@@ -208,11 +189,11 @@ class GraphExpansion:
 
     def _base_search_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[dict[str, BaseNode]]:
         query = embedded if self.backends.base_retriever is None else copy_query(bundle, embedded.query_str)
-        base = yield from ask(RetrievePassages(query))
+        base = yield from self.backends.base_search_flow(query)
         return (yield from self.filter_base_flow(base))
 
     def filter_base_flow(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
-        """`apply_filters_flow`, for answers to `RetrievePassages`: the store's own search has applied the filters."""
+        """`apply_filters_flow`, for what the base search found: the store's own search has applied the filters."""
         if self.backends.base_retriever is None:
             return {result.node.node_id: result.node for result in base}
         return (yield from self.apply_filters_flow(base))
@@ -221,7 +202,7 @@ class GraphExpansion:
         """Return the base passages by id, in rank order, without those that the filters exclude."""
         passages = {result.node.node_id: result.node for result in base}
         if self.backends.filters is not None and passages:
-            allowed = yield from ask(FetchPassages(list(passages)))
+            allowed = yield from self.backends.reads.get_flow(list(passages), vectors=False)
             passages = {node.node_id: passages[node.node_id] for node in allowed}
         return passages
 
@@ -229,7 +210,9 @@ class GraphExpansion:
         """Walk from base passages through the graph to further ones: reading, linking, beam search, fusion."""
         question, query = embedded.query_str, embedded.embedding or []
         seeds = yield from self._seeds_flow(question, query, passages)
-        beams = yield from diverse_triple_beam_search_flow(question, query, seeds.triples, self.beam_search)
+        beams = yield from diverse_triple_beam_search_flow(
+            self.backends.walked, question, query, seeds.triples, self.beam_search
+        )
         dispatcher.event(
             GraphExpansionEvent(
                 query=question,
@@ -248,7 +231,7 @@ class GraphExpansion:
             passage_id for passage_id in dict.fromkeys([*chains, *pagerank]) if passage_id and passage_id not in nodes
         ]
         if missing:
-            fetched = yield from ask(FetchPassages(missing))
+            fetched = yield from self.backends.reads.get_flow(missing, vectors=False)
             nodes.update({node.node_id: node for node in fetched})
         chains = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
         pagerank = [passage_id for passage_id in pagerank if passage_id in nodes]
@@ -263,7 +246,7 @@ class GraphExpansion:
             triples = [(triple, 1.0) for triple in seeds.triples]
         else:
             triples = weigh_triples(seeds.triples[: self.beam_search.beam_size])
-        ranking = local_pagerank_flow(triples, passage_ids, self.pagerank)
+        ranking = local_pagerank_flow(self.backends.reads, triples, passage_ids, self.pagerank)
         size = {"triples": len(triples), "passages": len(passage_ids)}
         ranked = yield from span_flow("pagerank", ranking, lambda found: show_ids(dict(found.passages)), **size)
         return [passage_id for passage_id, _ in ranked.passages[: self.similarity_top_k]]
@@ -277,7 +260,7 @@ class GraphExpansion:
             reading = yield from read_facts_flow(question, llm_texts(passages.values()), self.prompts["read"])
             if reading.triples:
                 texts = [triple.text for triple in reading.triples]
-                answers = yield from link_triples_flow(LinkTriples(texts, self.link_top_k, query))
+                answers = yield from self.backends.link_flow(texts, self.link_top_k, query)
                 linked = [triple for answer in answers for triple in answer]
             if not linked:
                 fallback = reading.problem or (
@@ -285,7 +268,7 @@ class GraphExpansion:
                 )
         if not linked:
             limit = None if self.beam_search.reads_text else self.beam_search.beam_size
-            linked = yield from ask(PassageTriples(list(passages), query, limit))
+            linked = yield from self.backends.reads.passage_triples_flow(list(passages), query, limit)
         return ExpansionSeeds(reading, linked, fallback)
 
     def locate_flow(self, triples: Iterable[StoredTriple]) -> Flow[tuple[dict[str, StoredTriple], dict[str, BaseNode]]]:

@@ -15,13 +15,13 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index_gear.errors import check_counts, check_kind
 from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
 from llama_index_gear.expansion.pagerank import LocalPageRank, group_by_passage, local_pagerank_flow
-from llama_index_gear.flow import Flow, arun, ask, run
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.pool import Pool, RankedPassage
 from llama_index_gear.ranking.ranker import rank
+from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
-from llama_index_gear.requests import FetchPassages, PassageTriples, RetrievePassages, RunFunction, SearchLists
+from llama_index_gear.requests import RunFunction
 from llama_index_gear.spans import show_ids, show_nodes, span_flow
 from llama_index_gear.triple import StoredTriple
 
@@ -45,8 +45,9 @@ class PoolRetrieval:
     the passages that it ranks first are the second part.
 
     Args:
-        backends: answer the flow's requests. Of a base retriever's nodes, those that the store doesn't know stay in
-            the pool, with the triples that they carry; with filters they can't be checked and are left out.
+        backends: the store, and what else the flow reads. Of a base retriever's nodes, those that the store doesn't
+            know stay in the pool, with the triples that they carry; with filters they can't be checked and are left
+            out.
         weights: weights of the ranking; None: those that come with the package.
         pagerank: settings of PageRank; None: `POOL_PAGERANK`.
         similarity_top_k: passages to return.
@@ -71,14 +72,6 @@ class PoolRetrieval:
         self.similarity_top_k = similarity_top_k
         self.weights = RankingWeights.default() if weights is None else weights
         self.pagerank = POOL_PAGERANK if pagerank is None else pagerank
-
-    def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
-        """Return passages for a question."""
-        return run(self.retrieve_flow(bundle), self.backends.answer)
-
-    async def aretrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
-        """`retrieve`, without blocking the event loop."""
-        return await arun(self.retrieve_flow(bundle), self.backends.aanswer)
 
     def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Gather the pool, rank it, and return the first passages with what placed them."""
@@ -131,16 +124,18 @@ class PoolRetrieval:
         self, pool: Pool, nodes: Mapping[str, BaseNode], embedded: QueryBundle, linked: Sequence[StoredTriple]
     ) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         start = yield from ask(RunFunction(partial(self.choose_start, pool)))
-        stored = yield from ask(PassageTriples(start, embedded.embedding or [], _MAX_TRIPLES))
+        stored = yield from self.backends.reads.passage_triples_flow(start, embedded.embedding or [], _MAX_TRIPLES)
         triples = yield from ask(RunFunction(partial(_choose_triples, pool, stored[:_NEAREST_TRIPLES])))
         weighted = {triple.id: (triple, weight) for triple, weight in triples}
         weighted |= {triple.id: (triple, 1.0) for triple in linked}
         known = group_by_passage(stored, start) if len(stored) < _MAX_TRIPLES else {}
-        ranked = yield from local_pagerank_flow(list(weighted.values()), start, self.pagerank, known)
+        ranked = yield from local_pagerank_flow(
+            self.backends.reads, list(weighted.values()), start, self.pagerank, known
+        )
         places = [RankedPassage(passage_id, share) for passage_id, share in ranked.passages[:POOL_TOP_K]]
         found: list[BaseNode] = []
         if missing := [place.id for place in places if place.id not in nodes]:
-            found = yield from ask(FetchPassages(missing))
+            found = yield from self.backends.reads.get_flow(missing, vectors=False)
         pool = pool.extend(map(to_pool_passage, found), {"pagerank": places}, ranked.aliases)
         return pool, {**nodes, **{node.node_id: node for node in found}}
 
@@ -153,13 +148,13 @@ class PoolRetrieval:
         question, encoder = embedded.query_str, self.backends.vector_store.encoder
         if self.backends.base_retriever is None:
             modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
-            answers = yield from ask(SearchLists(question, embedded.embedding or [], modes, POOL_TOP_K))
+            answers = yield from self.backends.reads.lists_flow(question, embedded.embedding or [], modes, POOL_TOP_K)
             lists = {_LIST_NAMES[mode]: _read_places(results) for mode, results in zip(modes, answers, strict=True)}
             nodes = {result.node.node_id: result.node for results in answers for result in results}
             return Pool(question, [to_pool_passage(node) for node in nodes.values()], lists, encoder), nodes
-        base = yield from ask(RetrievePassages(copy_query(bundle, question)))
+        base = yield from self.backends.base_search_flow(copy_query(bundle, question))
         nodes = {result.node.node_id: result.node for result in base}
-        stored = (yield from ask(FetchPassages(list(nodes)))) if nodes else []
+        stored = yield from self.backends.reads.get_flow(list(nodes), vectors=False)
         known = {node.node_id: node for node in stored}  # with the triples that are stored now
         if self.backends.filters is not None:
             nodes = {passage_id: node for passage_id, node in nodes.items() if passage_id in known}

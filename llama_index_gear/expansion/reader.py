@@ -10,6 +10,7 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.echoes import require_own
 from llama_index_gear.llm.escaping import number_passages
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.parsing import parse_triples
 from llama_index_gear.llm.prompting import ask_and_parse_flow
 from llama_index_gear.triple import Triple
@@ -67,7 +68,7 @@ def read_facts_flow(question: str, passages: Sequence[str], prompt: BasePromptTe
     return Reading(parsed.value or (), parsed.replies, parsed.problem)
 
 
-def parse_reply_triples(reply: str) -> tuple[Triple, ...]:
+def parse_reply_triples(reply: ScannedReply) -> tuple[Triple, ...]:
     """Return the triples in a reply, without repetition.
 
     Raises:

@@ -1,8 +1,12 @@
-"""The account of an extraction: the outcome of every passage, the expected cost, and the cost so far."""
+"""The account of an extraction: the outcome of every passage, the expected cost, and the cost so far.
+
+A problem may quote a reply, and so a passage: logs hold none but at level DEBUG.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,10 +18,11 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
-from llama_index_gear.counts import count
-from llama_index_gear.errors import ArgumentError, check_kinds, check_numbers, format_value
-from llama_index_gear.nodes import EXTRACTION_KEY, ONE_NODE, read_triples
-from llama_index_gear.records import Outcome, record_of
+from llama_index_gear.characters import count
+from llama_index_gear.errors import ArgumentError, check_numbers, format_value
+from llama_index_gear.nodes import EXTRACTION_KEY, Outcome, read_triples, record_of
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,6 @@ class ExtractionLedger:
     @classmethod
     def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
         """Return the account of nodes as an extractor returned them, in any process."""
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         records = [(node, record_of(node)) for node in nodes]
         recorded = [(node, record) for node, record in records if record is not None]
         return cls(
@@ -269,3 +273,39 @@ def expected_tokens(prompt: str, passages: Sequence[str], *, form: type[BaseMode
     schema = 0 if form is None else len(tokenize(json.dumps(form.model_json_schema())))
     ratio = _TEXT_RATIO if form is None else _STRUCTURED_RATIO
     return len(tokenize(prompt)) + schema, sum(math.ceil(ratio * len(tokenize(passage))) for passage in passages)
+
+
+def log_ledger(ledger: ExtractionLedger) -> None:
+    """Log the account of a run. Warn of failures, of many second calls, and of a schema that refused most."""
+    logger.info("extraction: %s", ledger)
+    if 4 * ledger.retried_alone > ledger.answered:
+        logger.warning(
+            "%s of %s passages had to be asked for again, alone: a smaller passages_per_call, or 1, will cost less",
+            ledger.retried_alone,
+            ledger.answered,
+        )
+    if ledger.refused > ledger.triples:
+        logger.warning(
+            "%s of %s triples were refused: the schema allows no such relation, or no such entity. The problem in each "
+            "passage's gear_extraction says which; a wider schema keeps more",
+            ledger.refused,
+            ledger.refused + ledger.triples,
+        )
+    if not ledger.failures:
+        return
+    kinds = Counter(_describe(outcome, problem) for _, outcome, problem in ledger.failures).most_common()
+    summary = ", ".join(f"{number} {kind}" for kind, number in kinds)
+    logger.warning("%s (%s); `ledger.failures` of the extractor says more", describe_failures(ledger), summary)
+    for failure in ledger.failures:
+        logger.debug("%s", ": ".join(failure))
+
+
+def describe_failures(ledger: ExtractionLedger) -> str:
+    """Say how many passages failed."""
+    return f"{len(ledger.failures)} of {count(ledger.passages, 'passage')} could not be extracted"
+
+
+def _describe(outcome: str, problem: str) -> str:
+    """Describe a failure without quoting it: its outcome, and the error's class if there was an error."""
+    error = problem.partition(":")[0] if outcome in (Outcome.FAILED.value, Outcome.TIMED_OUT.value) else ""
+    return f"{outcome}: {error}" if error else outcome

@@ -19,13 +19,18 @@ from markdown_it.token import Token
 from llama_index_gear.extraction.inline import Link, read_inline, tidy
 from llama_index_gear.extraction.lines import DIRECTIVE, prepare_lines
 
-MARKDOWN = {".md", ".markdown", ".mdx", ".mdown", ".mkd", ".qmd", ".rmd"}
-"""Endings of files of Markdown."""
+MARKDOWN = {".md", ".markdown", ".mdx", ".mdown", ".mkd", ".qmd", ".rmd", ".wiki", ".mediawiki"}
+"""Endings of files of Markdown, and of those that are read as such."""
 _CODE = set(
     ".bash .bat .c .cc .cfg .clj .conf .cpp .cs .css .env .ex .go .gradle .h .hpp .hs .ini .java .js .json .jsonl .jsx"
     " .kt .less .lua .mk .php .pl .properties .ps1 .py .r .rb .rs .scala .scss .sh .sql .swift .tf .toml .ts .tsx .vue"
-    " .xml .yaml .yml .zsh".split()
+    " .xml .yaml .yml .zsh .awk .cmake .cnf .desktop .fish .hcl .jl .mak .nix .service .tfvars".split()
 )
+_CODE_NAME = re.compile(
+    r"\.[\w.-]+|(?:make|[A-Z]\w*)file(?:\.\w+)?|CODEOWNERS|CMakeLists\.txt|(?:requirements|constraints)[\w.-]*\.(?:in|txt)"
+    r"|robots\.txt|crontab|fstab|hosts|\w+_config|[\w.-]+\.(?:dist|example|sample|template)"
+)
+"""Matches the names of files in which a "#" begins a comment, by more than their ending."""
 _FILE_KEYS = ("file_name", "file_path", "file", "filename", "source", "path")
 _PARSED = re.compile(r"[\n#<>*+•|`~_\[\\&:{-]|^\s")
 """Matches what a text has that isn't a single paragraph of plain words."""
@@ -88,9 +93,11 @@ def tell_markdown(metadata: Mapping[str, Any]) -> bool | None:
         return True
     for key in _FILE_KEYS:
         if isinstance(name := metadata.get(key), str):
-            ending = PurePosixPath(name.replace("\\", "/")).suffix.lower()
-            if ending in MARKDOWN or ending in _CODE:
-                return ending in MARKDOWN
+            path = PurePosixPath(name.replace("\\", "/"))
+            if path.suffix.lower() in MARKDOWN:
+                return True
+            if path.suffix.lower() in _CODE or _CODE_NAME.fullmatch(path.name):
+                return False
     return None
 
 

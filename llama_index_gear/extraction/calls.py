@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode
 
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 from llama_index_gear.errors import THOUGHT_PROBLEM, ReplyError, describe_error
 from llama_index_gear.extraction.accounting import CostBudget, expected_tokens
 from llama_index_gear.extraction.prompts import (
@@ -25,6 +26,7 @@ from llama_index_gear.extraction.prompts import (
 )
 from llama_index_gear.extraction.schema import ExtractionSchema, Selected
 from llama_index_gear.llm.client import (
+    ModelNotes,
     ask_for_facts,
     has_timed_out,
     is_out_of_quota,
@@ -35,12 +37,12 @@ from llama_index_gear.llm.client import (
 from llama_index_gear.llm.echoes import ECHO_PROBLEM, drop_echoes
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
 from llama_index_gear.llm.escaping import escape_fences
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
 from llama_index_gear.llm.prompting import format_problem
 from llama_index_gear.llm.responses import give_room
 from llama_index_gear.llm.retries import Retries
-from llama_index_gear.llm.tool_support import ReplyRoom, ToolSupport
-from llama_index_gear.records import ExtractionRecord, Outcome
+from llama_index_gear.nodes import ExtractionRecord, Outcome
 from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, contains_entity, entity_key
 
@@ -48,7 +50,7 @@ _ANY = ExtractionSchema()
 
 
 class Extraction(NamedTuple):
-    """What a reply says of one passage.
+    """The part of a reply that is about one passage.
 
     Attributes:
         triples: the facts.
@@ -74,8 +76,9 @@ def parse_extraction(reply: Reply, schema: ExtractionSchema = _ANY) -> Extractio
     if reply.is_thought:
         return Extraction((), Outcome.TRUNCATED, THOUGHT_PROBLEM)
     try:
-        stated = parse_triples(reply.text).triples
-        triples, refused, note = schema.select(stated, read_types(reply.text) if schema.entity_types else {})
+        scanned = ScannedReply(reply.text)
+        stated = parse_triples(scanned).triples
+        triples, refused, note = schema.select(stated, read_types(scanned) if schema.entity_types else {})
     except ReplyError as error:
         if reply.truncated:
             return Extraction((), Outcome.TRUNCATED, f"the reply was cut off: {error}")
@@ -147,16 +150,19 @@ def parse_shared_extraction(
     tokens are divided evenly among the passages; its number of tries is counted with the first one.
     """
     parsed: dict[int, tuple[Triple, ...]] = {}
+    types: dict[int, dict[str, str]] = {}
     failure = ExtractionRecord(Outcome.UNREADABLE, "the reply for several passages does not say what this one states")
     if reply.error is not None and is_repeatable(reply):
         said = parse_extraction(reply)
         call_id = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()[:16]
         failure = ExtractionRecord(said.outcome, said.problem, shared_call_id=call_id)
     elif reply.error is None and not reply.refused:
-        parsed = parse_numbered(reply.text, len(passages))
+        with suppress(ReplyError):  # of a reply that is too long
+            scanned = ScannedReply(reply.text)
+            parsed = parse_numbered(scanned, len(passages))
+            types = read_numbered_types(scanned) if schema.entity_types else {}
         if reply.truncated and parsed:  # the entry that was cut may look whole, since clients close the brackets
             parsed.popitem()
-    types = read_numbered_types(reply.text) if schema.entity_types else {}
     results: list[tuple[Sequence[Triple], ExtractionRecord]] = []
     texts = [entity_key(f"{title} {text}") for text, title in passages]
     for number, own in enumerate(texts, start=1):
@@ -223,7 +229,7 @@ _FORM = "1"  # version of the data read from a reply: a new one makes earlier ex
 class PassageCalls:
     """The LLM calls of a `GeARTripleExtractor`, with its settings.
 
-    `cost_budget` counts their cost, `tools` keeps whether the model takes tools, and `room` how much room it needs.
+    `cost_budget` counts their cost, and `notes` keeps whether the model takes tools, and how much room it needs.
     """
 
     llm: LLM
@@ -234,21 +240,13 @@ class PassageCalls:
     max_retries: int
     retry_backoff: float
     cost_budget: CostBudget
-    tools: ToolSupport
-    room: ReplyRoom
+    notes: ModelNotes
     schema: ExtractionSchema
 
-    def fingerprint(self, *, with_address: bool = False) -> str:
-        """Return the fingerprint of the model, its prompts and the schema.
-
-        Args:
-            with_address: tell servers of the model apart, as passages' fingerprints of earlier versions did. Default
-                False.
-
-        """
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the model, wherever it is served, of its prompts and the schema."""
         template = self.extract_prompt.get_template(llm=self.llm)
-        address = getattr(self.llm, "api_base", None) if with_address else None
-        settings = (*(getattr(self.llm, name, None) for name in ("temperature", "system_prompt")), address)
+        settings = (getattr(self.llm, name, None) for name in ("temperature", "system_prompt"))
         about = [self.llm.class_name(), self.llm.metadata.model_name, template, str(self.structured), _FORM]
         several = self.extract_several_prompt.get_template(llm=self.llm)
         if several != EXTRACT_SEVERAL_PROMPT.get_template():  # passages_per_call must change no key
@@ -314,14 +312,14 @@ class PassageCalls:
 
         A reply that is cut off in its thoughts is asked for once more, with more room. Later calls have this room too.
         """
-        llm = self.room.llm or self.llm
+        llm = self.notes.roomy or self.llm
         reply = await self._call_once(llm, nodes, problem)
         roomy = None if reply is None or llm is not self.llm else give_room(llm, reply)
         again = None if roomy is None else await self._call_once(roomy, nodes, problem)
         if reply is None or again is None:
             return reply
         if again.error is None:
-            self.room.llm = roomy
+            self.notes.roomy = roomy
         return join_replies(reply, again)
 
     async def _call_once(self, llm: LLM, nodes: Sequence[BaseNode], problem: str) -> Reply | None:
@@ -334,7 +332,7 @@ class PassageCalls:
                 llm,
                 self._messages(nodes, problem),
                 output_cls=self._form(nodes),
-                tools=self.tools,
+                notes=self.notes,
                 retries=Retries(self.max_retries, self.retry_backoff),
             )
             self.cost_budget.spend(reply.calls, reply.prompt_tokens, reply.completion_tokens)

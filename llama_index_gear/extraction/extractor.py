@@ -15,18 +15,18 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from tqdm.auto import tqdm
 
-from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_kind, check_kinds, check_numbers
+from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_numbers
 from llama_index_gear.extraction.accounting import (
     FAILED_EXTRACTIONS,
     CostBudget,
     ExtractionEstimate,
     ExtractionLedger,
+    describe_failures,
+    log_ledger,
 )
-from llama_index_gear.extraction.cache import ExtractionCache
 from llama_index_gear.extraction.calls import PassageCalls, group_into_pages
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, fit_to_schema
-from llama_index_gear.extraction.reporting import describe_failures, log_ledger
-from llama_index_gear.extraction.runs import ExtractionRun
+from llama_index_gear.extraction.runs import ExtractionCache, ExtractionRun
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.extraction.serialization import (
     check_nothing_lost,
@@ -35,12 +35,10 @@ from llama_index_gear.extraction.serialization import (
     prompt_from_dict,
     prompt_to_dict,
 )
-from llama_index_gear.flow import run_coroutine
-from llama_index_gear.llm.client import offers_functions
-from llama_index_gear.llm.tool_support import ReplyRoom, ToolSupport
-from llama_index_gear.nodes import ONE_NODE
-from llama_index_gear.records import must_stay
-from llama_index_gear.requests import ExtractionCallIds, FinishWrites
+from llama_index_gear.flow import arun, run_coroutine
+from llama_index_gear.llm.client import ModelNotes, offers_functions
+from llama_index_gear.llm.prompting import check_prompt
+from llama_index_gear.nodes import must_stay
 from llama_index_gear.tenancy import Tenancy
 
 _PAGE = 1024
@@ -146,8 +144,7 @@ class GeARTripleExtractor(TransformComponent):
 
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
     _cost_budget: CostBudget = PrivateAttr()
-    _tools: ToolSupport = PrivateAttr(default_factory=ToolSupport)
-    _room: ReplyRoom = PrivateAttr(default_factory=ReplyRoom)
+    _notes: ModelNotes = PrivateAttr(default_factory=ModelNotes)
     _tenancy: Tenancy = PrivateAttr()
     _extraction_cache: ExtractionCache = PrivateAttr()
 
@@ -174,17 +171,12 @@ class GeARTripleExtractor(TransformComponent):
         cache: BaseKVStore | None = None,
         show_progress: bool = False,
     ) -> None:
-        check_kind(LLM, hint="make the model, OpenAI(model='gpt-4o') say", optional=True, llm=llm)
-        check_kind(BaseKVStore, hint="write SimpleKVStore(), say", optional=True, cache=cache)
         cost_budget, tenancy = CostBudget(price, max_cost), Tenancy(tenant_field, tenant)
         check_counts(num_workers=num_workers, passages_per_call=passages_per_call)
         check_counts(least=0, max_retries=max_retries)
         check_numbers("0 or more seconds", lambda seconds: seconds >= 0, retry_backoff=retry_backoff)
-        prompts: dict[str, Any] = {"extract_prompt": extract_prompt, "extract_several_prompt": extract_several_prompt}
-        check_kind(BasePromptTemplate, hint="write PromptTemplate(text)", **prompts)
-        for prompt, variable in ((extract_prompt, "passage"), (extract_several_prompt, "passages")):
-            if variable not in prompt.template_vars:
-                raise ArgumentError(f"the extract prompt lacks the variable {variable}")
+        check_prompt(extract_prompt, "the extract prompt", {"passage"})
+        check_prompt(extract_several_prompt, "the extract prompt", {"passages"})
         is_own = extract_prompt is not EXTRACT_PROMPT and extract_several_prompt is EXTRACT_SEVERAL_PROMPT
         if passages_per_call > 1 and is_own:
             raise ArgumentError("passages that share a call need a prompt of yours too: give extract_several_prompt")
@@ -238,7 +230,7 @@ class GeARTripleExtractor(TransformComponent):
         """
         plain = super().to_dict(**kwargs)
         plain = {name: value for name, value in plain.items() if name not in _SCHEMA or value is not None}
-        fingerprint = self._form_fingerprint
+        fingerprint = self.fingerprint
         prompts = {name: prompt_to_dict(getattr(self, name)) or plain.get(name) for name in _PROMPTS}
         state = {"fingerprint": fingerprint, "failed_runs": self._extraction_cache.failed_runs(fingerprint)}
         return {**plain, "llm": llm_to_dict(self.llm), **prompts, **state}
@@ -257,7 +249,6 @@ class GeARTripleExtractor(TransformComponent):
                 passed.
 
         """
-        check_kind(dict, hint="pass what to_dict gave", data=data)
         settings = {**data, **kwargs}
         fingerprint = settings.pop("fingerprint", None)
         for name in ("class_name", "failed_runs"):
@@ -268,7 +259,7 @@ class GeARTripleExtractor(TransformComponent):
             settings["llm"] = llm_from_dict(settings["llm"])
         settings.update({name: prompt_from_dict(name, settings[name]) for name in _PROMPTS if name in settings})
         extractor = cls(**settings)
-        is_changed = fingerprint not in (None, extractor._form_fingerprint)
+        is_changed = fingerprint not in (None, extractor.fingerprint)
         if is_changed and not kwargs.keys() & {"llm", "structured", *_PROMPTS, *_SCHEMA}:
             raise ArgumentError("the model can't be made from data as it was: pass it, from_dict(data, llm=…)")
         return extractor
@@ -297,7 +288,6 @@ class GeARTripleExtractor(TransformComponent):
             **kwargs: `show_progress` overrides the field. Others are ignored: the pipeline passes its own arguments.
 
         """
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         with self._bar(len(nodes), kwargs.get("show_progress", self.show_progress)) as bar:
             extracted = await self._run.extract(nodes, bar)
         self._ledger = ExtractionLedger.of(extracted)
@@ -325,7 +315,6 @@ class GeARTripleExtractor(TransformComponent):
 
     async def aestimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
         """`estimate`, without blocking the event loop."""
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         nodes = self._tenancy.assign_tenant(nodes)
         calls = await self._run.plan_calls(nodes)
         groups = [[nodes[position] for position, _ in call] for call in calls]
@@ -362,11 +351,12 @@ class GeARTripleExtractor(TransformComponent):
             if changed:
                 await vector_store.async_add(changed, if_unchanged_since=before)
 
-        answer = getattr(vector_store, "aanswer", None)
-        if answer is None:
+        reads = getattr(vector_store, "reads", None)
+        if reads is None:
             raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
-        await answer(FinishWrites())
-        failed = await answer(ExtractionCallIds(), FAILED_EXTRACTIONS)
+        own: Any = vector_store
+        await own.afinish_writes()
+        failed = await arun(reads(FAILED_EXTRACTIONS).call_ids_flow(), own.connection.aanswer)
         self._ledger = ExtractionLedger()
         self._cost_budget.forget_refusals()  # whoever asks for a retry may have raised the quota
         with self._bar(len(failed), self.show_progress) as bar:
@@ -376,10 +366,6 @@ class GeARTripleExtractor(TransformComponent):
                 self._ledger += ExtractionLedger.of(await self._run.extract(page, bar, store))
         await self._report()
         return self._ledger
-
-    @property
-    def _form_fingerprint(self) -> str:
-        return self._passage_calls.fingerprint(with_address=True)
 
     @property
     def _passage_calls(self) -> PassageCalls:
@@ -392,8 +378,7 @@ class GeARTripleExtractor(TransformComponent):
             self.max_retries,
             self.retry_backoff,
             self._cost_budget,
-            self._tools,
-            self._room,
+            self._notes,
             ExtractionSchema.of(self.allowed_entity_types, self.allowed_relation_types, self.domain),
         )
 
@@ -411,7 +396,7 @@ class GeARTripleExtractor(TransformComponent):
         log_ledger(self._ledger)
         if not self._ledger.failures:
             return
-        await self._extraction_cache.note_failed_run(self._form_fingerprint)
+        await self._extraction_cache.note_failed_run(self.fingerprint)
         if self.raise_on_error:
             failures = "; ".join(": ".join(failure) for failure in self._ledger.failures[:3])
             raise ExtractionError(f"{describe_failures(self._ledger)}: {failures}")

@@ -124,10 +124,10 @@ def strip_class_noun(name: Sequence[str]) -> Sequence[str]:
 
 
 def is_institution(word: str, following: str) -> bool:
-    """Return True for what a person is "von der", and not called by.
+    """Return True if the words after "von der" name an institution, not a surname.
 
-    It is so of a common noun ("Universität", but not "Vogelweide"), of an abbreviation ("ARD"), and of an adjective in
-    front of a noun ("Deutschen Bahn").
+    A common noun does ("Universität", but not "Vogelweide"), an abbreviation ("ARD"), and an adjective in front of a
+    noun ("Deutschen Bahn").
 
     Args:
         word: the word behind "von der".

@@ -30,10 +30,13 @@ _FOREIGN = re.compile(
     r"(?P<rst>(?<![`\w])`(?P<rst_text>[^`<>\n]{1,200}?)(?:\s*<(?P<rst_target>[^<>`\s]{1,500})>)?`__?(?![\w`]))"
     r"|(?P<role>(?:\{[\w:+.-]{1,40}\}|(?<![\w`]):[a-zA-Z][\w:+.-]{0,40}:)"
     r"`[~!.]{0,2}(?P<role_text>[^`<>\n]{1,200}?)(?:\s*<(?P<role_target>[^<>`\n]{1,300})>)?`)"
+    r"|(?P<computed>`(?:r|\{(?:r|python|julia)\}) [^`\n]{1,160}`)"
     r"|(?P<code>(?P<ticks>`{1,3})(?!`)(?:(?!''|`)[^\n]){1,160}(?P=ticks)(?!`))"
     r"|(?P<picture>!\[\[[^\[\]|#\n]{1,200}\.(?i:avif|bmp|gif|jpe?g|mp[34]|png|svg|web[mp])(?:[|#][^\[\]\n]{0,200})?\]\])"
     r"|(?P<wiki>!?\[\[(?P<wiki_target>[^\[\]|\n]{1,200}?)(?:\\?\|(?P<wiki_text>[^\[\]\n]{0,200}))?\]\])"
-    r"|(?P<note>\[\^[^\]\s]{1,40}\]:?|\[-?@[\w:.-][^\]\n]{0,200}\])"
+    r"|(?P<note>\[\^[^\]\s]{1,40}\]:?|\[-?@[\w:.-][^\]\n]{0,200}\]"
+    r"|\[[^@\[\]\n]{1,60}(?<=\s)-?@[A-Za-z][\w:.-]{0,60}\d[^\[\]\n]{0,200}\](?!\()"
+    r"|(?<![\w/])-?@(?:fig|tbl|sec|eq|lst|thm|lem|cor|prp|def|exm|nte|tip|wrn|imp)-\w[\w-]{0,80})"
     r"|(?P<asciidoc>(?:(?:link|xref|mailto|image|icon|footnote|kbd|btn|menu):{1,2}(?P<asciidoc_target>[^\s\[\]]{0,300})"
     r"|(?P<asciidoc_address>https?://[^\s\[\]()]{1,500}))\[(?P<asciidoc_text>[^\[\]\n]{0,200})\](?![(\[]))"
     r"|(?P<jump><<[\w#./:-]{1,100}(?:,\s*(?P<jump_text>[^<>\n]{1,200}))?>>)"
@@ -92,7 +95,7 @@ def read_inline(source: str, references: Mapping[str, Any], *, is_markdown: bool
     if len(_MARK.findall(source)) > _MAX_MARKS:
         return Inline(source, links)
     plain = list(source)
-    if _FOREIGN_MARK.search(source) or "::" in source or "[" in source:
+    if _FOREIGN_MARK.search(source) or "::" in source or "@" in source:
         for match in _FOREIGN.finditer(source):
             _take_off(plain, match, links)
     rest = "".join(plain)

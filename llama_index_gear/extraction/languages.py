@@ -1,12 +1,18 @@
-"""Function words of languages with capital letters, but English and German: what opens a sentence, and is no name."""
+"""Names by language and script: what opens a sentence and is none, and what marks one where there are no capitals.
+
+Function words are of languages with capital letters, but English and German. Chinese, Japanese, Arabic, Hebrew, Hindi
+and others have none.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import NamedTuple
 
-from llama_index_gear.extraction.words import FUNCTION_WORDS
+from llama_index_gear.extraction import german
+from llama_index_gear.extraction.words import COMMON_WORDS, ENGLISH_WORDS, FUNCTION_WORDS, OFFICE_WORDS, OPENERS
 
 _ENGLISH = frozenset(
     "the of and to is was with for on by as at from that which his her their are were it this be an or not has have"
@@ -109,7 +115,7 @@ _ELISION = re.compile(
 
 
 _FOREIGN = {
-    name: frozenset(words.split()) - FUNCTION_WORDS - _ENGLISH
+    name: frozenset(words.split())
     for name, words in {
         "Swedish": "och att det som en på är av för med till inte om ett han hon var jag från den har vid sig när hade",
         "Norwegian or Danish": "og det som en på er av for med til ikke om et han hun var jeg fra den har ved"
@@ -132,7 +138,8 @@ _FOREIGN = {
         "Bulgarian": "и на в да се от за не с по са като е че това той тя но до към след който при",
         "Lithuanian": "ir yra kad į iš su tai ne bet kaip buvo jis ji nuo per po apie dar jau",
         "Latvian": "un ir ka ar no uz par bet kā arī tika bija viņš viņa pēc tas kas gan vai",
-        "Catalan": "i de la el que els en les per amb és un una va no del al és però com més també seva aquest",
+        "Catalan": "i de la el que els en les per amb és un una va no del dels al als però com més també seva aquest"
+        " això era ha a pel",
         "Vietnamese": "và của là có được trong cho một những người này với các đã không ở về từ khi để",
         "Indonesian or Malay": "dan yang di itu dengan untuk dari dalam tidak ini pada akan ke oleh adalah juga"
         " telah karena sebagai tahun saya dia",
@@ -147,18 +154,36 @@ _FOREIGN = {
 _LEAST_FOREIGN = 3
 """Different frequent words that a passage of such a language has at least."""
 
+_SHARED = FUNCTION_WORDS | _ENGLISH
+"""Words that are no evidence for a language without rules."""
+_KNOWN = _SHARED | ENGLISH_WORDS | COMMON_WORDS | OPENERS | OFFICE_WORDS
+_LEAST_UNKNOWN = 4
+"""Different small words, of which a quarter or more are English, or the passage is in another language."""
+_PUNCTUATION = ".,;:!?()\"'“”„«»"
 _CERTAIN = 6
 """Different English function words that make a passage English."""
 
 
 def find_foreign(small_words: Collection[str]) -> str:
-    """Return the language without rules that most of a passage's small words are frequent in; "" if there is none."""
+    """Return the language without rules that a passage's small words are of; "" if it is none.
+
+    It is one that most of them are frequent in, or "another language" if few of them are English.
+    """
     if len(_ENGLISH.intersection(small_words)) >= _CERTAIN:
         return ""
-    counts = {name: len(words.intersection(small_words)) for name, words in _FOREIGN.items()}
+    counts = {name: len(words.intersection(small_words) - _SHARED) for name, words in _FOREIGN.items()}
     name = max(counts, key=counts.__getitem__)
-    known = max(len(words.intersection(small_words)) for words in (_ENGLISH, *(each.openers for each in _LANGUAGES)))
-    return name if counts[name] >= _LEAST_FOREIGN and counts[name] > known else ""
+    own = _FOREIGN[name].intersection(small_words)
+    others = (_ENGLISH, german.FUNCTION_WORDS, *(each.openers for each in _LANGUAGES))
+    if counts[name] >= _LEAST_FOREIGN and all(
+        len(own - other - _SHARED) > len(other.intersection(small_words) - own) for other in others
+    ):
+        return name
+    if find_language(small_words) is not None or german.is_german(small_words):
+        return ""
+    plain = [word for word in (word.strip(_PUNCTUATION) for word in small_words) if word.isalpha()]
+    is_foreign = len(plain) >= _LEAST_UNKNOWN and len(_KNOWN.intersection(plain)) * 4 < len(plain)
+    return "another language" if is_foreign else ""
 
 
 def find_language(small_words: Collection[str]) -> Language | None:
@@ -172,3 +197,52 @@ def find_language(small_words: Collection[str]) -> Language | None:
 def strip_elision(word: str) -> str:
     """Drop the article or preposition that has lost its vowel: "l'École" becomes "École", "dell'Adda" "Adda"."""
     return _ELISION.sub("", word, count=1) if _ELISION.match(word) else word
+
+
+_MAX_QUOTATIONS = 200  # quotations of a passage that are looked for once more
+
+_CASELESS = "\u0590-\u109f\u10d0-\u10ff\u1100-\u139f\u1700-\u18af\u3040-\ua4cf\uac00-\ud7ff\uf900-\ufdff\ufe70-\ufeff"
+_WIDE = f"{_CASELESS}\u3000-\u303f\uff00-\uff0f\uff1a-\uff20"  # with the punctuation that stands without a space
+
+_CASELESS_LETTER = re.compile(f"[{_CASELESS}\U00020000-\U0003ffff]")
+BORDER = re.compile(f"(?<=[{_WIDE}])(?=[A-Za-z0-9À-ɏ])|(?<=[A-Za-z0-9À-ɏ])(?=[{_WIDE}])")
+"""Matches the border between Latin letters and others: Chinese and Japanese write none."""
+_INNER = "[^《》〈〉『』「」“”«»。！？!?，,、：:；;؟،]"
+_TITLE = re.compile(f"《({_INNER}{{1,40}})》|〈({_INNER}{{1,40}})〉|『({_INNER}{{1,40}})』")
+_QUOTED = re.compile(f"「({_INNER}{{1,20}})」|“({_INNER}{{1,20}})”|«({_INNER}{{1,20}})»")
+_KATAKANA = re.compile("[ァ-ヺー]{1,30}(?:[・＝][ァ-ヺー]{1,30}){1,7}")
+
+
+def is_caseless(text: str) -> bool:
+    """Return True if a third or more of a text's letters are of scripts without capital letters."""
+    if text.isascii():
+        return False
+    found = len(_CASELESS_LETTER.findall(text))
+    return found > 0 and 3 * found >= sum(map(str.isalpha, text))
+
+
+def find_recurring_quotations(text: str) -> set[str]:
+    """Return what a passage quotes in 「…」, “…” or «…», and has once more: a quotation alone may be speech."""
+    quoted = dict.fromkeys(match[match.lastindex or 0].strip() for match in _QUOTED.finditer(text))
+    return {name for name in islice(quoted, _MAX_QUOTATIONS) if name and text.count(name) > 1}
+
+
+def find_marked_names(sentence: str, recurring: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Find names that punctuation marks in a sentence without capital letters.
+
+    They are titles of works (《…》, 〈…〉, 『…』), quotations that recur, and foreign names in Katakana with a
+    dot between their parts.
+
+    Args:
+        sentence: the sentence.
+        recurring: quotations that the passage has more than once.
+
+    Yields:
+        Where the name starts in the sentence, and the name.
+
+    """
+    for pattern in (_TITLE, _QUOTED, _KATAKANA):
+        for match in pattern.finditer(sentence):
+            name = match[match.lastindex or 0].strip()
+            if name and (pattern is not _QUOTED or name in recurring):
+                yield match.start(), name

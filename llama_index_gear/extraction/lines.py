@@ -9,13 +9,18 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-_FRONT_MATTER = re.compile(
-    r"\s*---[ \t]*\r?\n(?:(?:[A-Za-z_][\w .-]*:|[ \t]|#|-[ \t])[^\n]*\n|\r?\n)*(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
-    r"|\s*\+\+\+[ \t]*\r?\n(?:(?:[A-Za-z_][\w .-]*[ \t]*=|[ \t]|#|\[|\])[^\n]*\n|\r?\n)*\+\+\+[ \t]*\r?(?:\n|$)"
+FRONT_MATTER = re.compile(
+    r"\s*---[ \t]*\r?\n(?:(?:[\"']?[^\W\d][\w .-]*[\"']?:|[ \t]|#|-[ \t]|[\]}])[^\n]*\n|\r?\n)*"
+    r"(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
+    r"|\s*\+\+\+[ \t]*\r?\n(?=\s*(?:[\w\"'.-]+[ \t]*=|\[|#))(?:(?!\+\+\+)[^\n]*\n)*\+\+\+[ \t]*\r?(?:\n|$)"
+    r"|\s*(;;;\s*)?\{[ \t]*\r?\n(?=\s*\")(?:[ \t][^\n]*\n|\r?\n)*\}[ \t]*\r?\n(?(1);;;)[ \t]*\r?(?:\n|$)"
 )
-"""Matches the YAML or TOML before a Markdown text."""
+"""Matches the YAML, TOML or JSON before a Markdown text."""
 _HIDDEN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
 """Where what a reader does not see begins and ends."""
+_FORMULA = re.compile(
+    r"^[ \t]*\$\$(?:(?!\$\$|\n[ \t]*\n).)+\$\$[ \t]*(?:\{[^{}\n]*\})?[ \t\r]*$", re.DOTALL | re.MULTILINE
+)
 _CODE_FENCE = "~~~~~~"
 _FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)*(`{3,}|~{3,})([^`]*)$")
 _PROSE_DIRECTIVE = re.compile(
@@ -41,8 +46,8 @@ _FURNITURE = re.compile(
     r"|\{[%:#{].*\}"
 )
 """Matches a line that says nothing to a reader."""
-DIRECTIVE = re.compile(r"\s*\.\. (?:_.*:|[\w:-]+::.*)")
-"""Matches a line of reStructuredText that is none of its text, in a block of code too."""
+DIRECTIVE = re.compile(r"\s*\.\. (?:_.*:|[\w:-]+::.*)|[ \t]*(?:#|//|%%|--)\| ?[\w-]+:.*")
+"""Matches a directive of reStructuredText and an option of Quarto: none of the text, in a block of code too."""
 _NOTE = re.compile(r"[ \t]*\[\^[^\]\s]{1,40}\]:[ \t]*")
 _BULLET = re.compile(r"([ \t]*)[•‣◦▪●–](?=[ \t])")
 _NEUTRAL = re.compile(r"[#>|;%]|//|--|[*+] |- (?![\"']?[a-z_][\w.-]*[\"']?:)|\d+[.)] ")
@@ -91,16 +96,19 @@ def _is_code(line: str) -> bool:
 def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
     """Return a passage's lines for the Markdown parser, and how many of them stand in front of its own.
 
-    Front matter, comments and furniture are blank. A fence is put in front if the passage begins inside of code.
-    Indented prose is prose.
+    Front matter, formulas, comments and furniture are blank. A fence is put in front if the passage begins inside of
+    code. Indented prose is prose.
 
     Args:
         text: the passage.
         is_known: True if it is known to be Markdown. If not, a `#` may begin a comment.
 
     """
-    if matter := _FRONT_MATTER.match(text):
-        text = re.sub(r"[^\n]", " ", matter[0]) + text[matter.end() :]
+    matter = FRONT_MATTER.match(text)
+    if matter and (is_known or matter[0].lstrip()[0] in "-+"):  # JSON may be a text's own
+        text = _blank(matter) + text[matter.end() :]
+    if "$$" in text:
+        text = _FORMULA.sub(_blank, text)
     if "<" in text:
         text = _hide(text)
     lines = [_CODE_FENCE if _ORG.match(line) else line.rstrip("\r") for line in text.split("\n")]
@@ -118,6 +126,10 @@ def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
     if not is_known and any(line.lstrip().startswith("#") for line in lines):
         _take_comments(lines, fenced)
     return lines, len(before)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
 
 
 def _hide(text: str) -> str:

@@ -6,24 +6,23 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
+from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr, field_validator
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.utils import get_tqdm_iterable
 
-from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, check_settings, format_value
+from llama_index_gear.errors import ArgumentError, format_value
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.blocks import tell_markdown
 from llama_index_gear.extraction.headings import Sections
-from llama_index_gear.extraction.languages import find_foreign
+from llama_index_gear.extraction.languages import find_foreign, is_caseless
 from llama_index_gear.extraction.names import Name, find_names
 from llama_index_gear.extraction.recognizer import describe_recognizer, recognize_names
-from llama_index_gear.extraction.scripts import is_caseless
 from llama_index_gear.extraction.sentences import Sentence, split_sentences
 from llama_index_gear.extraction.serialization import check_nothing_lost
-from llama_index_gear.nodes import ONE_NODE, attach_triples
+from llama_index_gear.nodes import attach_triples
 from llama_index_gear.triple import Triple, drop_parenthesis, entity_key
 
 logger = logging.getLogger(__name__)
@@ -71,9 +70,9 @@ class MentionTripleExtractor(TransformComponent):
 
     Limits: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. The rules
     are made for English. In French, Spanish, Portuguese, Italian, Dutch and Russian they know the function words that
-    open sentences. Other languages are told by their frequent words, and named in a warning: there, what opens a
-    sentence is a name only if the passage has it inside a sentence too. Names stay inflected ("Москве" is not
-    "Москва"). For other languages, or better names, pass a `recognizer`:
+    open sentences. Other languages are told by their frequent words, or by words that English has not, and named in a
+    warning: there, what opens a sentence is a name only if the passage has it inside a sentence too. Names stay
+    inflected ("Москве" is not "Москва"). For other languages, or better names, pass a `recognizer`:
 
         nlp = spacy.load("de_core_news_sm")
         extractor = MentionTripleExtractor(recognizer=nlp)
@@ -93,6 +92,8 @@ class MentionTripleExtractor(TransformComponent):
     =======================  =====  =====  =====  ====================
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     title_key: str = Field(default="title", description="Metadata key of the passage's title.")
     max_triples_per_passage: int = Field(default=256, ge=1, description="Triples kept per passage, first ones first.")
     show_progress: bool = Field(default=False, exclude=True, description="Show a progress bar.")
@@ -108,10 +109,6 @@ class MentionTripleExtractor(TransformComponent):
     _has_warned: bool = PrivateAttr(default=False)
     _foreign_passages: Counter[str] = PrivateAttr(default_factory=Counter)
     _has_named_languages: bool = PrivateAttr(default=False)
-
-    def __init__(self, **settings: Any) -> None:
-        check_settings(type(self), settings)
-        super().__init__(**settings)
 
     @field_validator("recognizer")
     @classmethod
@@ -174,7 +171,6 @@ class MentionTripleExtractor(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return copies of the nodes that carry their triples, in place of those they had."""
-        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         show = bool(kwargs.get("show_progress", self.show_progress))
         start_time = time.perf_counter()
         extracted, count = [], 0
@@ -203,11 +199,9 @@ class MentionTripleExtractor(TransformComponent):
             title: what it is about, the subject of its triples; without one, the first mention in the text is.
 
         Raises:
-            ArgumentError: one of them is no text; or the recognizer returned something else than names or places of it.
+            ArgumentError: the recognizer returned something else than names or places of it.
 
         """
-        check_kind(str, text=text)
-        check_kind(str, optional=True, title=title)
         triples = self._extract(text, title or "", [])
         self._warn()
         return triples
@@ -239,9 +233,10 @@ class MentionTripleExtractor(TransformComponent):
 
     def _triples(self, text: str, title: str, path: Sequence[str], is_markdown: bool | None) -> Iterator[Triple]:
         small_words = {word for word in text.split() if word.islower()}
-        is_german = german.is_german(small_words)
+        foreign = find_foreign(small_words)
+        is_german = not foreign and german.is_german(small_words)
         if self.recognizer is None:
-            self._count_passage(text, small_words)
+            self._count_passage(text, foreign)
         sections = Sections(title, path, has_case_evidence=not is_german)
         first = ""
         for sentence, names in self._find_names(text, title, is_markdown):
@@ -256,11 +251,11 @@ class MentionTripleExtractor(TransformComponent):
                 if entity_key(name) != own:
                     yield Triple(subject, said or _cut_window(sentence, start, end), name)
 
-    def _count_passage(self, text: str, small_words: Collection[str]) -> None:
+    def _count_passage(self, text: str, foreign: str) -> None:
         """Count a passage for which there are no rules."""
         if is_caseless(text):
             self._caseless_passages += 1
-        elif foreign := find_foreign(small_words):
+        elif foreign:
             self._foreign_passages[foreign] += 1
 
     def _find_names(self, text: str, title: str, is_markdown: bool | None) -> Iterator[tuple[Sentence, list[Name]]]:

@@ -13,8 +13,14 @@ from typing import NamedTuple
 
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.identifiers import find_identifier, has_common_part, is_code, is_hyphenated_name
-from llama_index_gear.extraction.languages import find_foreign, find_language, strip_elision
-from llama_index_gear.extraction.scripts import find_marked_names, find_recurring_quotations, is_caseless
+from llama_index_gear.extraction.languages import (
+    find_foreign,
+    find_language,
+    find_marked_names,
+    find_recurring_quotations,
+    is_caseless,
+    strip_elision,
+)
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.words import (
     ABBREVIATIONS,
@@ -57,6 +63,8 @@ _MARK_IN_FRONT = re.compile(r"[(<]?(?:\d{1,3}|[A-Za-z])[.)>]|<\w[\w.-]*>")
 """Matches what stands in front of a sentence: the number of an item, of a callout, or who says a line of a chat."""
 _PLACES = frozenset("section sections figure figures fig. table tables chapter appendix equation eq. algorithm".split())
 """Words that are no name with a number: they point to another place of a document."""
+_MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?")
+"""Matches dimensions and units, which are no name alone ("a plot in 3D", "700 MB")."""
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
     "a an the in on at by to as from after for with into his her its their between under over during near".split()
@@ -173,8 +181,8 @@ class _Passage:
         self.small = {word for word in text.split() if word.islower()}
         self.title = title
         self.title_words = set(title.lower().split())
-        self.is_german = german.is_german(self.small)
-        self.foreign = "" if self.is_german else find_foreign(self.small)
+        self.foreign = find_foreign(self.small)
+        self.is_german = not self.foreign and german.is_german(self.small)
         self.language = None if self.is_german or self.foreign else find_language(self.small)
         self.is_english = not (self.is_german or self.foreign or self.language)
         self.is_caseless = is_caseless(text)
@@ -235,8 +243,8 @@ class _Passage:
         if kinds[0] not in "NB" or len(kinds) < 2 or kinds[1] not in "NE":
             return False
         following = cores[1].lower()
-        if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too
-            return self._meant[following] > 1
+        if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too, or "igår" does
+            return word in self.small or self._meant[following] > 1
         return self.is_english and (word in IMPERATIVES or word in _CHANGES) and following not in ENGLISH_WORDS
 
     def _strip_elisions(self, sentence: _Encoded) -> None:
@@ -282,7 +290,7 @@ class _Passage:
     def _is_no_name(self, sentence: _Encoded, start: int, core: str) -> bool:
         """Return True for a single capitalized word that is no name: for its meaning, or for its place."""
         word = core.lower().replace("’", "'").removesuffix(".")
-        if len(word) == 1 or word in _NO_NAMES or _CONTRACTION.fullmatch(word):
+        if len(word) == 1 or word in _NO_NAMES or _CONTRACTION.fullmatch(word) or _MEASURE.fullmatch(core):
             return True
         if not sentence.is_opening(start):
             return False
@@ -297,7 +305,9 @@ class _Passage:
             is_verb = following in self.language.particles and word not in self.title_words
         else:
             is_verb = following in _BEHIND_PARTICIPLES and (
-                _PARTICIPLE.fullmatch(word) is not None or not IMPERATIVES.isdisjoint(_list_stems(word))
+                _PARTICIPLE.fullmatch(word) is not None
+                or (word, following) == ("nice", "to")
+                or not IMPERATIVES.isdisjoint(_list_stems(word))
             )
         is_alone = (
             sentence.form is Form.PROSE and len(sentence.cores) == 1 and sentence.words[0].endswith((".", "!", "?"))
@@ -421,7 +431,7 @@ def _find_linked(sentence: Sentence) -> Iterator[tuple[Name, bool]]:
 
 
 def _list_stems(word: str) -> list[str]:
-    """Return what a verb may be of which this is the third person ("specifies", "processes", "creates")."""
+    """Return the possible base forms of a verb in the third person ("specifies", "processes", "creates")."""
     return [
         word,
         *(word.removesuffix(end) + stem for end, stem in (("s", ""), ("es", ""), ("ies", "y")) if word.endswith(end)),

@@ -17,10 +17,9 @@ import httpx
 import openai
 from llama_index.llms.openai import OpenAI
 
-from llama_index_gear.errors import BatchError, check_counts, check_kind, check_numbers
-from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.errors import BatchError, check_counts, check_kind, check_numbers, read_path
 from llama_index_gear.llm.client import NOT_ANSWERED_YET
-from llama_index_gear.paths import read_path
+from llama_index_gear.resources import free_in_child
 
 _ENDPOINT: Final = "/v1/chat/completions"
 _ENDED = ("completed", "failed", "expired", "cancelled")
@@ -105,7 +104,6 @@ class OpenAIBatch:
     ) -> None:
         check_kind(OpenAI, hint="LlamaIndex's OpenAI, or a subclass of it", llm=llm)
         place = read_path(hint="write the folder's path", folder=folder)
-        check_kind(openai.OpenAI, hint="write openai.OpenAI(…)", optional=True, client=client)
         check_counts(requests_per_batch=requests_per_batch)
         check_counts(most=2**31, bytes_per_batch=bytes_per_batch)
         self._limits = requests_per_batch, bytes_per_batch

@@ -1,20 +1,27 @@
-"""A run of an extractor: what earlier runs extracted is filled in, and the rest is called for."""
+"""A run of an extractor: what earlier runs extracted is filled in, and the rest is called for.
+
+The cache of extracted passages is a LlamaIndex key-value store. It counts the runs with failures.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_index.core.schema import BaseNode
+from llama_index.core.storage.kvstore.types import BaseKVStore
 
-from llama_index_gear.extraction.cache import ExtractionCache
 from llama_index_gear.extraction.calls import PassageCalls, group_into_calls
 from llama_index_gear.flow import gather
-from llama_index_gear.nodes import read_triples
-from llama_index_gear.records import ExtractionRecord, Outcome, record_of, with_record
+from llama_index_gear.nodes import ExtractionRecord, Outcome, read_triples, record_of, with_record
 from llama_index_gear.tenancy import Tenancy
+from llama_index_gear.triple import Triple, serialize_triples
+
+logger = logging.getLogger(__name__)
 
 StoreNodes = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]
 """Stores nodes: as they were passed in, and as they were extracted."""
@@ -95,28 +102,96 @@ class ExtractionRun:
             extracted[position] = with_record(node, triples, record)
 
     async def _look_up(self, node: BaseNode) -> tuple[str, BaseNode | None]:
-        """Return the passage's fingerprint, and its extracted node if it needs no LLM call, else None.
-
-        A passage is known by the fingerprint of an earlier version too. If its call failed, it keeps that one, so that
-        the same call is made again.
-        """
+        """Return the passage's fingerprint, and its extracted node if it needs no LLM call, else None."""
         text, title = self.calls.text_and_title(node)
-        own = [title, text, *([self._tenant_of(node)] if self.tenancy.field else [])]
-        keys = [
-            hashlib.sha256("\0".join([fingerprint, *own]).encode("utf-8", "surrogatepass")).hexdigest()
-            for fingerprint in dict.fromkeys([self.calls.fingerprint(), self.calls.fingerprint(with_address=True)])
-        ]
-        key, earlier = keys[0], record_of(node)
-        if earlier is not None and earlier.key in keys and not earlier.outcome.failure:
+        parts = [self.calls.fingerprint(), title, text, *([self._tenant_of(node)] if self.tenancy.field else [])]
+        key = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+        earlier = record_of(node)
+        if earlier is not None and earlier.key == key and not earlier.outcome.failure:
             record = ExtractionRecord(earlier.outcome, earlier.problem, reused=True, key=key, refused=earlier.refused)
             return key, with_record(node, read_triples(node), record)
-        for known in keys:
-            if (entry := await self.cache.recall(known)) is not None:
-                triples, record = entry
-                return key, with_record(node, triples, replace(record, key=key))
+        if (entry := await self.cache.recall(key)) is not None:
+            triples, record = entry
+            return key, with_record(node, triples, replace(record, key=key))
         if not text.strip():
             return key, with_record(node, [], ExtractionRecord(Outcome.BLANK, key=key))
-        return earlier.key if earlier is not None and earlier.key in keys else key, None
+        return key, None
 
     def _tenant_of(self, node: BaseNode) -> str:
         return str(node.metadata[self.tenancy.field]) if self.tenancy.field else ""
+
+
+_COLLECTION = "gear_extraction"
+
+
+class ExtractionCache:
+    """Extracted passages, by fingerprint.
+
+    If the key-value store can't be reached, a warning says so once, and the run goes on without it.
+
+    Args:
+        cache: the key-value store; None: only runs with failures are counted, as long as this object lives.
+
+    """
+
+    def __init__(self, cache: BaseKVStore | None) -> None:
+        self._cache = cache
+        self._failed_runs = 0
+        self._has_warned = False
+
+    async def recall(self, key: str) -> tuple[list[Triple], ExtractionRecord] | None:
+        """Return the triples and the record of a passage; None if it is not in the cache."""
+        if self._cache is not None:
+            with self._warn_on_failure():  # an entry may also be of another version
+                if (entry := await self._cache.aget(key, collection=_COLLECTION)) is not None:
+                    outcome, problem, refused = entry["outcome"], entry.get("problem", ""), entry.get("refused", 0)
+                    record = ExtractionRecord(Outcome(outcome), problem, reused=True, key=key, refused=refused)
+                    return [Triple(*slots) for slots in entry["triples"]], record
+        return None
+
+    async def keep(self, triples: Sequence[Triple], record: ExtractionRecord) -> None:
+        """Store a passage's triples and record, unless its extraction failed."""
+        if self._cache is None or record.outcome.failure:
+            return
+        entry: dict[str, Any] = {
+            "outcome": record.outcome.value,
+            "problem": record.problem,
+            "triples": serialize_triples(triples),
+        }
+        if record.refused:
+            entry["refused"] = record.refused
+        with self._warn_on_failure():
+            await self._cache.aput(record.key, entry, collection=_COLLECTION)
+
+    def failed_runs(self, fingerprint: str) -> int:
+        """Return the number of runs with failures, of extractors with this fingerprint."""
+        entry = None
+        if self._cache is not None:
+            with self._warn_on_failure():
+                entry = self._cache.get(fingerprint, collection=_COLLECTION)
+        return self._max_failed_runs(entry)
+
+    async def note_failed_run(self, fingerprint: str) -> None:
+        """Count one more run with failures."""
+        entry = None
+        if self._cache is not None:
+            with self._warn_on_failure():
+                entry = await self._cache.aget(fingerprint, collection=_COLLECTION)
+        self._failed_runs = self._max_failed_runs(entry) + 1
+        if self._cache is not None:
+            with self._warn_on_failure():
+                await self._cache.aput(fingerprint, {"failed_runs": self._failed_runs}, collection=_COLLECTION)
+
+    def _max_failed_runs(self, entry: dict[str, int] | None) -> int:
+        return max(self._failed_runs, entry["failed_runs"] if entry else 0)
+
+    @contextmanager
+    def _warn_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - of any key-value store; the warning comes once
+            if not self._has_warned:
+                logger.warning(
+                    "the extractor's cache failed, the run goes on without what it holds: %s", type(error).__name__
+                )
+            self._has_warned = True

@@ -10,15 +10,43 @@ from typing import Any, Literal, NamedTuple
 
 from llama_index.core.bridge.pydantic import BaseModel, Field, create_model
 
-from llama_index_gear.counts import count
-from llama_index_gear.errors import ArgumentError, ReplyError, check_kind, check_kinds, format_value
-from llama_index_gear.llm.client import Fact, NumberedFacts, PassageFacts, PassagesFacts
+from llama_index_gear.characters import count
+from llama_index_gear.errors import ArgumentError, ReplyError, check_kinds, format_value
 from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.triple import Triple, entity_key
 
 _SEPARATORS = re.compile(r"[\W_]+")
 _NAMED = 3  # refused names that a record quotes, of each kind
 _MAX_LENGTH = 40  # characters of a refused name in a record
+
+
+class Fact(BaseModel):
+    """One fact of the passage."""
+
+    subject: str = Field(description="name of who or what the fact is about")
+    predicate: str = Field(description="short: what is said of the subject")
+    object: str = Field(description="name, date, number or thing that the predicate leads to")
+
+
+class PassageFacts(BaseModel):
+    """The named entities and the facts of the passage."""
+
+    entities: list[str] = Field(description="named entities of the passage")
+    triples: list[Fact] = Field(description="facts, each with at least one of the entities")
+
+
+class NumberedFacts(BaseModel):
+    """The named entities and the facts of one of the passages."""
+
+    passage: int = Field(description="the passage's number")
+    entities: list[str] = Field(description="named entities of the passage")
+    triples: list[Fact] = Field(description="facts, each with at least one of the entities")
+
+
+class PassagesFacts(BaseModel):
+    """The named entities and the facts of each passage."""
+
+    passages: list[NumberedFacts] = Field(description="one entry a passage, in order")
 
 
 class Selected(NamedTuple):
@@ -38,7 +66,7 @@ class Selected(NamedTuple):
 
 @dataclass(frozen=True)
 class ExtractionSchema:
-    """What an extraction may state.
+    """The types and relations that an extraction may state.
 
     Names are compared without regard to case, spaces, hyphens and underscores: "BORN_IN" is "born in".
 
@@ -73,7 +101,6 @@ class ExtractionSchema:
                 if not _fold(name):
                     raise ArgumentError(f"{argument} has a name without a letter: {format_value(name)}")
                 _check_line(argument, name)
-        check_kind(str, hint="write a line, 'clinical trials of heart drugs'", optional=True, domain=domain)
         if domain is not None:
             _check_line("domain", domain)
         return cls(tuple(allowed_entity_types or ()), tuple(allowed_relation_types or ()), (domain or "").strip())

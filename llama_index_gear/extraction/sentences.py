@@ -12,7 +12,7 @@ from typing import NamedTuple
 from llama_index_gear.extraction.blocks import Block, Kind, read_blocks
 from llama_index_gear.extraction.identifiers import MAX_WORD_LETTERS, find_identifier, is_code
 from llama_index_gear.extraction.inline import GAP, Link
-from llama_index_gear.extraction.scripts import BORDER, is_caseless
+from llama_index_gear.extraction.languages import BORDER, is_caseless
 from llama_index_gear.extraction.words import ABBREVIATIONS, CALENDAR, FUNCTION_WORDS, NAME_TITLES
 
 _MAX_SENTENCE_WORDS = 200  # a longer sentence is cut

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -11,7 +10,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate, RichPromptTemplate
 from llama_index.core.schema import BaseComponent
 
-from llama_index_gear.errors import ArgumentError, check_kind, format_value
+from llama_index_gear.errors import ArgumentError, format_value
 
 _TEXT_PROMPTS: dict[str, tuple[Any, str]] = {
     "PromptTemplate": (PromptTemplate, "template"),
@@ -90,7 +89,6 @@ def llm_from_dict(data: Any) -> LLM:
     """
     if isinstance(data, LLM):
         return data
-    check_kind(Mapping, hint="pass what to_dict gave, or a model", llm=data)
     from llama_index.core.llms.loading import RECOGNIZED_LLMS, load_llm
 
     name = data.get("class_name")
@@ -126,7 +124,6 @@ def prompt_from_dict(name: str, data: Any) -> BasePromptTemplate:
     """
     if isinstance(data, BasePromptTemplate):
         return data
-    check_kind(Mapping, hint="pass what to_dict gave, or a prompt", **{name: data})
     kind, text_field = _TEXT_PROMPTS.get(str(data.get("class_name")), (None, ""))
     problem = f"{name} can't be made from data: pass it, from_dict(data, {name}=…)"
     if kind is None:

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from llama_index.core.schema import BaseNode, MetadataMode
 
-from llama_index_gear.flow import Flow, Request, ask
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.ingestion.targets import Target
 from llama_index_gear.nodes import SOURCE_KEY, with_metadata
-from llama_index_gear.requests import ImportedPassages
-from llama_index_gear.store.existing import SourceCollection
+from llama_index_gear.requests import RunFunction
+from llama_index_gear.store.source_collection import SourceCollection
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 _BATCH = 256  # passages that are written at once
 _FOLDERS = ("collection", "")  # of collections, in a folder of Qdrant's client and of the embedded engine
-
-
-@dataclass(frozen=True)
-class PlacePassages(Request[None]):
-    """Write into stored passages where their collection is. Answer: nothing."""
-
-    store: GeARVectorStore
-    ids: Sequence[str]
-    place: str
 
 
 @dataclass
@@ -63,8 +55,9 @@ def find_stored_flow(
     """
     found: dict[str, StoredPassages] = {}
     tenancy, own, offset = store.tenancy, source.connection.place, None
+    reads = store.reads(all_tenants=True)
     while True:
-        nodes, offset = yield from ask(ImportedPassages(None, source.name, offset=offset))
+        nodes, offset = yield from store.connection.route_flow(reads.imported_flow(source.name, offset=offset))
         by_place: dict[str, list[BaseNode]] = {}
         for node in nodes:
             by_place.setdefault(str(node.metadata[SOURCE_KEY]["place"]), []).append(node)
@@ -96,19 +89,16 @@ def follow_flow(target: Target, *, moved: bool) -> Flow[None]:
             for tenant, ids in by_tenant.items():
                 for start in range(0, len(ids), _BATCH):
                     store = yield from target.open_flow(tenant)
-                    yield from ask(PlacePassages(store, ids[start : start + _BATCH], source.connection.place))
+                    yield from _place_flow(store, ids[start : start + _BATCH], source.connection.place)
 
 
-def place_passages(request: PlacePassages) -> None:
-    """Answer `PlacePassages`."""
-    nodes = request.store.get_nodes(list(request.ids))
-    request.store.add(_place(nodes, request.place), if_unchanged_since=nodes)
-
-
-async def aplace_passages(request: PlacePassages) -> None:
-    """Answer `PlacePassages`, without blocking the event loop."""
-    nodes = await request.store.aget_nodes(list(request.ids))
-    await request.store.async_add(_place(nodes, request.place), if_unchanged_since=nodes)
+def _place_flow(store: GeARVectorStore, ids: list[str], place: str) -> Flow[None]:
+    """Write into stored passages where their collection is."""
+    nodes = yield from ask(RunFunction(partial(store.get_nodes, ids), partial(store.aget_nodes, ids)))
+    placed = _place(nodes, place)
+    add = partial(store.add, placed, if_unchanged_since=nodes)
+    async_add = partial(store.async_add, placed, if_unchanged_since=nodes)
+    yield from ask(RunFunction(add, async_add))
 
 
 def _place(nodes: Sequence[BaseNode], place: str) -> list[BaseNode]:

@@ -17,7 +17,6 @@ from llama_index.core.indices.property_graph import PropertyGraphIndex
 from llama_index.core.schema import BaseNode, TextNode
 from llama_index.core.vector_stores.utils import metadata_dict_to_node
 
-from llama_index_gear.errors import check_kind
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.triple import Triple
 
@@ -41,11 +40,7 @@ def from_property_graph(index: PropertyGraphIndex | PropertyGraphStore) -> list[
     Args:
         index: a `PropertyGraphIndex`, or its graph store.
 
-    Raises:
-        ArgumentError: `index` is neither.
-
     """
-    check_kind((PropertyGraphIndex, PropertyGraphStore), hint="pass the index, or its graph store", index=index)
     store: PropertyGraphStore = index.property_graph_store if isinstance(index, PropertyGraphIndex) else index
     labelled = store.get()
     nodes = {chunk.id: _to_node(chunk) for chunk in labelled if isinstance(chunk, ChunkNode)}

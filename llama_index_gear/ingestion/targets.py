@@ -4,38 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear.errors import ArgumentError, TenantError
-from llama_index_gear.flow import Flow, Request, ask
-from llama_index_gear.requests import ResolveCollections
-from llama_index_gear.store.existing import SourceCollection
+from llama_index_gear.flow import Flow, ask
+from llama_index_gear.requests import RunFunction
+from llama_index_gear.store.collections import resolve_flow
+from llama_index_gear.store.source_collection import SourceCollection
 from llama_index_gear.store.vector_store import GeARVectorStore
-
-
-@dataclass(frozen=True)
-class AddPassages(Request[list[str]]):
-    """Store passages. Answer: their ids."""
-
-    store: GeARVectorStore
-    nodes: Sequence[BaseNode]
-
-
-@dataclass(frozen=True)
-class DeletePassages(Request[None]):
-    """Delete passages. Answer: nothing."""
-
-    store: GeARVectorStore
-    ids: Sequence[str]
-
-
-@dataclass(frozen=True)
-class FinishPassages(Request[None]):
-    """Finish or undo what calls left in a store that ended early. Answer: nothing."""
-
-    store: GeARVectorStore
 
 
 @dataclass(frozen=True)
@@ -63,7 +42,7 @@ class Target:
 
         """
         names = (self.store.collection_name, self.store.triple_collection_name)
-        if self.source.name in names and self.store.engine == self.source.connection.engine:
+        if self.source.name in names and self.store.connection.engine == self.source.connection.engine:
             raise self._make_error(self.source.name, "that is read")
 
     def open_flow(self, tenant: str | None = None) -> Flow[GeARVectorStore]:
@@ -74,11 +53,12 @@ class Target:
 
         """
         read = yield from self.source.resolve_flow()
-        found = yield from ask(ResolveCollections())
+        names = [self.store.collection_name, self.store.triple_collection_name]
+        found = yield from self.store.connection.route_flow(resolve_flow(names))
         for name, collection in found.items():
             if not collection.is_marked:
                 raise self._make_error(name, "that no GeARVectorStore made, and that may be the one that is read")
-            if collection == read and _may_be_one(self.store.place, self.source.connection.place):
+            if collection == read and _may_be_one(self.store.connection.place, self.source.connection.place):
                 raise self._make_error(name, f"that is, or may be, the collection {self.source.name!r} that is read")
         store = self.store.name_collections(found)
         return store if tenant is None else store.for_tenant(tenant)
@@ -86,12 +66,12 @@ class Target:
     def finish_flow(self) -> Flow[None]:
         """Finish or undo what calls left that ended early."""
         store = yield from self.open_flow()
-        yield from ask(FinishPassages(store))
+        yield from ask(RunFunction(store.finish_writes, store.afinish_writes))
 
     def add_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:
         """Store passages."""
         store = yield from self.open_flow()
-        yield from ask(AddPassages(store, nodes))
+        yield from ask(RunFunction(partial(store.add, nodes), partial(store.async_add, nodes)))
 
     def delete_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:
         """Delete passages, tenant by tenant.
@@ -112,7 +92,7 @@ class Target:
             by_tenant.setdefault(tenant, []).append(node.node_id)
         for tenant, ids in by_tenant.items():
             store = yield from self.open_flow(tenant)
-            yield from ask(DeletePassages(store, ids))
+            yield from ask(RunFunction(partial(store.delete_nodes, ids), partial(store.adelete_nodes, ids)))
 
     def _make_error(self, name: str, reason: str) -> ArgumentError:
         return ArgumentError(

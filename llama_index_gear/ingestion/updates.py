@@ -1,45 +1,24 @@
-"""What an update of a store asks for: which passages are to be extracted, stored and deleted."""
+"""The passages that an update of a store has to extract, store and delete."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from llama_index.core.ingestion.pipeline import remove_unstable_values
 from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.extraction.accounting import ExtractionEstimate
-from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.serialization import drop_handling
-from llama_index_gear.flow import Flow, Request, ask
-from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, with_metadata
-from llama_index_gear.records import has_failed, must_stay
-from llama_index_gear.requests import ImportedPassages
-from llama_index_gear.store.existing import SourcePage
+from llama_index_gear.flow import Flow
+from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, has_failed, must_stay, with_metadata
+from llama_index_gear.store.source_collection import SourcePage
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tenancy import Tenancy
 
 _METADATA = "metadata"  # payload field whose members are a passage's metadata
-
-
-@dataclass(frozen=True)
-class ExtractTriples(Request[list[BaseNode]]):
-    """Extract triples from passages. Answer: the passages with triples."""
-
-    extractor: Any
-    nodes: Sequence[BaseNode]
-
-
-@dataclass(frozen=True)
-class EstimateExtraction(Request[ExtractionEstimate]):
-    """Estimate the cost of extracting passages. Answer: the estimate."""
-
-    extractor: GeARTripleExtractor
-    nodes: Sequence[BaseNode]
 
 
 def scope_filters(tenancy: Tenancy, filters: MetadataFilters | None) -> MetadataFilters | None:
@@ -57,33 +36,28 @@ def scope_filters(tenancy: Tenancy, filters: MetadataFilters | None) -> Metadata
     return own if filters is None else MetadataFilters(filters=[own, filters], condition=FilterCondition.AND)
 
 
-def describe_extractor(extractor: TransformComponent) -> tuple[str, str]:
-    """Return those of an extractor's settings that change its triples, and all of them, as earlier versions wrote.
+def describe_extractor(extractor: TransformComponent) -> str:
+    """Return those of an extractor's settings that change its triples.
 
     How a model is reached changes none: where it is, how its client waits and retries.
     """
     form = {name: value for name, value in extractor.to_dict().items() if name != "failed_runs"}
-    own = {"fingerprint": extractor.fingerprint} if isinstance(extractor, GeARTripleExtractor) else {}
-    lines = (json.dumps(part, sort_keys=True, default=str) for part in ({**drop_handling(form), **own}, form))
-    settings, earlier = map(remove_unstable_values, lines)
-    return settings, earlier
+    return remove_unstable_values(json.dumps(drop_handling(form), sort_keys=True, default=str))
 
 
 class Selection(NamedTuple):
-    """What there is to do for a page.
+    """The work for a page of passages.
 
     Attributes:
         wanted: the passages to extract: those that are new or changed, and those that failed, as stored.
         moved: stored passages that changed their tenant, to be deleted from the one that had them.
         stored: id → passage of the page as stored.
-        outdated: stored passages that are known by the fingerprint of an earlier version, with today's.
 
     """
 
     wanted: list[BaseNode]
     moved: list[BaseNode]
     stored: dict[str, BaseNode]
-    outdated: list[BaseNode]
 
 
 def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collection[str] = ()) -> Flow[Selection]:
@@ -100,16 +74,16 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
 
     """
     if not page.passages:
-        return Selection([], [], {}, [])
+        return Selection([], [], {})
     store.tenancy.assign_tenant(page.passages)
     source = page.passages[0].metadata[SOURCE_KEY]
     ids = [node.node_id for node in page.passages]
-    stored_nodes, _ = yield from ask(ImportedPassages(ids, source["collection"], source["place"]))
+    reading = store.reads(all_tenants=True).get_flow(ids, vectors=False)
+    stored_nodes = yield from store.connection.route_flow(reading)
     stored = {node.node_id: node for node in stored_nodes}
     tenant_field = store.tenancy.field
     wanted: list[BaseNode] = []
     moved: list[BaseNode] = []
-    outdated: list[BaseNode] = []
     for node in page.passages:
         before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
         earlier = None if before is None else before.metadata.get(SOURCE_KEY)
@@ -126,15 +100,14 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
                 f"{earlier.get('place')!r}, not {source['collection']!r} at {source['place']!r}: give each collection "
                 "a store of its own, or clear() this one first; if it is one collection that moved, say moved=True"
             )
-        if before is None or earlier not in (source, {**source, "fingerprint": page.outdated[node.node_id]}):
+        if before is None or earlier != source:
             wanted.append(node)
             if before is not None and tenant_field is not None:
                 owner = before.metadata.get(tenant_field)
                 moved += [before] if store.tenancy.is_owned(before) and owner != node.metadata[tenant_field] else []
-        elif has_failed(before) or earlier != source:
-            known = with_metadata(before, {SOURCE_KEY: source}).model_copy(update={"embedding": node.embedding})
-            (wanted if has_failed(before) else outdated).append(known)
-    return Selection(wanted, moved, stored, outdated)
+        elif has_failed(before):
+            wanted.append(with_metadata(before, {SOURCE_KEY: source}).model_copy(update={"embedding": node.embedding}))
+    return Selection(wanted, moved, stored)
 
 
 def keep_triples(node: BaseNode, stored: Mapping[str, BaseNode]) -> BaseNode | None:

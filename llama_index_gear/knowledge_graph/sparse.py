@@ -1,4 +1,4 @@
-"""Flows of Qdrant calls that read a sparse graph: words find triples; embeddings made on the spot rank them."""
+"""Flows that read a sparse graph: words find triples; embeddings made on the spot rank them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,14 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import EmbeddingError, check_counts, check_vector
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.fork_safety import free_in_child
-from llama_index_gear.requests import (
-    Candidate,
-    ChainSimilarities,
-    EmbedTexts,
-    FetchTriples,
-    LinkTriples,
-    NeighborTriples,
-)
+from llama_index_gear.requests import EmbedTexts
+from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import build_triple_filter
 from llama_index_gear.store.schema import SPARSE, TRIPLE_FIELDS, build_query, match_any, to_stored_triple
-from llama_index_gear.store.triples import TripleReads
-from llama_index_gear.triple import StoredTriple
+from llama_index_gear.store.triples import TripleGraph, TripleReads
+from llama_index_gear.triple import Candidate, StoredTriple
 
 Vector: TypeAlias = NDArray[np.float32]
 
@@ -60,7 +53,7 @@ class EmbeddingCache:
 
 
 @dataclass(frozen=True)
-class SparseReads:
+class SparseReads(TripleGraph):
     """The flows that read a sparse graph; scores are cosines, as in a `GeARVectorStore`."""
 
     name: str
@@ -68,64 +61,71 @@ class SparseReads:
     collections: Collections
     cache: EmbeddingCache = field(default_factory=EmbeddingCache)
 
-    def link_flow(self, link: LinkTriples) -> Flow[list[list[StoredTriple]]]:
-        """Answer `LinkTriples`: the triples that BM25 ranks first for each text (Millions of GeAR-s Eq. 3)."""
-        check_counts(link_top_k=link.top_k)
-        requests = [self._build_word_query(text, link.top_k) for text in link.texts]
-        if link.names:  # a predicate's words are in millions of triples, a name's in few
-            for request, name in zip(requests, link.names, strict=True):
-                request.prefetch = [self._build_name_prefetch(name, max(_NAME_LIMIT, link.top_k))]
+    def link_flow(
+        self, texts: Sequence[str], top_k: int, query: Sequence[float], names: Sequence[str] = ()
+    ) -> Flow[list[list[StoredTriple]]]:
+        """Find the triples that BM25 ranks first for each text (Millions of GeAR-s Eq. 3); see `TripleGraph`."""
+        check_counts(link_top_k=top_k)
+        requests = [self._build_word_query(text, top_k) for text in texts]
+        if names:  # a predicate's words are in millions of triples, a name's in few
+            for request, name in zip(requests, names, strict=True):
+                request.prefetch = [self._build_name_prefetch(name, max(_NAME_LIMIT, top_k))]
         answers = yield from self.collections.batch_flow(self.name, requests)
-        if unanswered := [number for number, answer in enumerate(answers) if link.names and not answer]:
-            retries = [self._build_word_query(link.texts[number], link.top_k) for number in unanswered]
+        if unanswered := [number for number, answer in enumerate(answers) if names and not answer]:
+            retries = [self._build_word_query(texts[number], top_k) for number in unanswered]
             for number, answer in zip(
                 unanswered, (yield from self.collections.batch_flow(self.name, retries)), strict=True
             ):
                 answers[number] = answer
         triples = {str(point.id): to_stored_triple(point, 0.0) for answer in answers for point in answer}
         vectors = yield from self._vectors_flow(list(triples), triples)
-        scores = _compute_cosines(link.query, vectors)
+        scores = _compute_cosines(query, vectors)
         scored = {triple.id: replace(triple, score=scores[triple.id]) for triple in triples.values()}
         return [[scored[str(point.id)] for point in answer] for answer in answers]
 
-    def neighbors_flow(self, request: NeighborTriples) -> Flow[list[list[Candidate]]]:
-        """Answer `NeighborTriples`: triples that share an entity.
-
-        If there are more than the limit, those that share words with the question come first.
-        """
-        check_counts(neighbors=request.limit)
+    def neighbors_flow(
+        self,
+        triple_entities: Sequence[tuple[str, ...]],
+        query: Sequence[float],
+        exclude: Sequence[str],
+        limit: int,
+        question: str = "",
+    ) -> Flow[list[list[Candidate]]]:
+        """See `TripleGraph`. If there are more than the limit, those that share words with the question come first."""
+        check_counts(neighbors=limit)
         matches = [
-            build_triple_filter(None, must=[match_any("entities", entities)], exclude=request.exclude)
-            for entities in request.triple_entities
+            build_triple_filter(None, must=[match_any("entities", entities)], exclude=exclude)
+            for entities in triple_entities
         ]
-        queries = [build_query(None, request.limit, match_, payload=False) for match_ in matches]
+        queries = [build_query(None, limit, match_, payload=False) for match_ in matches]
         answers = yield from self.collections.batch_flow(self.name, queries)
         neighbor_ids = [[str(point.id) for point in answer] for answer in answers]
-        crowded = [number for number, triple_ids in enumerate(neighbor_ids) if len(triple_ids) == request.limit]
-        word_queries = [
-            self._build_word_query(request.question, request.limit, matches[number], payload=False)
-            for number in crowded
-        ]
+        crowded = [number for number, triple_ids in enumerate(neighbor_ids) if len(triple_ids) == limit]
+        word_queries = [self._build_word_query(question, limit, matches[number], payload=False) for number in crowded]
         answers = yield from self.collections.batch_flow(self.name, word_queries)
         for number, answer in zip(crowded, answers, strict=True):
             merged = dict.fromkeys([*(str(point.id) for point in answer), *neighbor_ids[number]])
-            neighbor_ids[number] = list(merged)[: request.limit]
+            neighbor_ids[number] = list(merged)[:limit]
         vectors = yield from self._vectors_flow(
             list(dict.fromkeys(triple_id for triple_ids in neighbor_ids for triple_id in triple_ids))
         )
-        scores = _compute_cosines(request.query, vectors)
+        scores = _compute_cosines(query, vectors)
         candidates = [
             [Candidate(triple_id, scores[triple_id]) for triple_id in triple_ids if triple_id in scores]
             for triple_ids in neighbor_ids
         ]
         return [sorted(group, key=lambda candidate: (-round(candidate.score, 6), candidate.id)) for group in candidates]
 
-    def similarities_flow(self, request: ChainSimilarities) -> Flow[list[list[float]]]:
-        """Answer `ChainSimilarities`, with cached vectors; missing ones are made again."""
-        ids = list(dict.fromkeys(triple_id for pair in request.pairs for part in pair for triple_id in part))
+    def fetch_triples_flow(self, ids: Sequence[str]) -> Flow[dict[str, StoredTriple]]:
+        """See `TripleGraph`."""
+        return TripleReads(self.collections).fetch_triples_flow(ids)
+
+    def similarities_flow(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Flow[list[list[float]]]:
+        """See `TripleGraph`. Cached vectors are taken; missing ones are made again."""
+        ids = list(dict.fromkeys(triple_id for pair in pairs for part in pair for triple_id in part))
         vectors = yield from self._vectors_flow(ids)
         products = []
-        for chain, candidates in request.pairs:
+        for chain, candidates in pairs:
             members = [vectors[triple_id] for triple_id in chain if triple_id in vectors]
             chain_sum = np.sum(members, axis=0)
             products.append(
@@ -147,7 +147,7 @@ class SparseReads:
         vectors = self.cache.get(ids)
         missing = [triple_id for triple_id in ids if triple_id not in vectors]
         if missing:
-            triples = read or (yield from TripleReads(self.collections).fetch_flow(FetchTriples(missing)))
+            triples = read or (yield from self.fetch_triples_flow(missing))
             texts = {triple_id: triples[triple_id].triple.text for triple_id in missing if triple_id in triples}
             distinct = list(dict.fromkeys(texts.values()))
             embedded = yield from ask(EmbedTexts(distinct))

@@ -15,31 +15,21 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts, check_kind
-from llama_index_gear.flow import Answer, Flow, arun, ask, run
+from llama_index_gear.flow import Flow, Result, arun, ask, run
 from llama_index_gear.knowledge_graph.sparse import SparseReads
-from llama_index_gear.requests import (
-    ChainSimilarities,
-    EmbedTexts,
-    FetchTriples,
-    GraphRequest,
-    LinkTriples,
-    NeighborTriples,
-    QdrantCall,
-    RunFunction,
-)
+from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
+from llama_index_gear.resources import BoundToProcess, ClosedByWith
 from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, WordEncoder, make_encoder
-from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.schema import (
     DENSE,
     SPARSE,
     TRIPLE_FIELDS,
 )
-from llama_index_gear.store.triples import TripleReads
-from llama_index_gear.triple import GraphTriple, Triple
+from llama_index_gear.store.triples import TripleGraph, TripleReads
+from llama_index_gear.triple import Candidate, GraphTriple, StoredTriple, Triple
 
 
 @dataclass
@@ -105,11 +95,11 @@ class ExternalTripleStore(ClosedByWith, BoundToProcess):
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
-        check_kind(bool, dense=dense, on_disk_payload=on_disk_payload)
         self.collection_name = collection_name
         self.batch_size = batch_size
         self._connection = Connection("ExternalTripleStore", client, aclient, url, api_key, embed_model, retry_seconds)
-        self._graph = _Graph(collection_name, make_encoder(language, TRIPLE_AVG_LEN), dense, on_disk_payload)
+        bm25 = make_encoder(language, TRIPLE_AVG_LEN)
+        self._graph = _Graph(self._connection, collection_name, bm25, dense, on_disk_payload)
 
     @classmethod
     def from_path(cls, path: str | Path, **arguments: Any) -> ExternalTripleStore:
@@ -184,24 +174,17 @@ class ExternalTripleStore(ClosedByWith, BoundToProcess):
         """Do the same as `close`, and close the async client."""
         await self._connection.aclose()
 
-    def answer(self, request: GraphRequest[Answer]) -> Answer:
-        """Answer a `GraphRequest`: `LinkTriples`, `NeighborTriples`, `FetchTriples` or `ChainSimilarities`.
-
-        Raises:
-            StoreError: the request is of another type.
-
-        """
-        return run(self._graph.answer_flow(request), self._connection.answer)  # type: ignore[no-any-return]
-
-    async def aanswer(self, request: GraphRequest[Answer]) -> Answer:
-        """`answer`, without blocking the event loop."""
-        return await arun(self._graph.answer_flow(request), self._connection.aanswer)
+    @property
+    def reads(self) -> TripleGraph:
+        """The flows that read the graph. Whatever drives them, the graph's own connection answers their requests."""
+        return self._graph
 
 
 @dataclass
-class _Graph:
-    """The flows of an `ExternalTripleStore`, which yield Qdrant calls."""
+class _Graph(TripleGraph):
+    """The flows of an `ExternalTripleStore`."""
 
+    connection: Connection
     name: str
     bm25: WordEncoder
     is_dense: bool
@@ -210,30 +193,46 @@ class _Graph:
     is_ready: bool = False  # for writes
     has_vectors: bool = False
     collections: Collections = field(init=False)
-    sparse: SparseReads = field(init=False)
+    found: TripleGraph = field(init=False)  # the flows that read it once it is found
 
     def __post_init__(self) -> None:
         self.collections = Collections(self.name, self.name, self.bm25, self.bm25)
-        self.sparse = SparseReads(self.name, self.bm25, self.collections)
+        is_dense = self.is_dense
+        self.found = TripleReads(self.collections) if is_dense else SparseReads(self.name, self.bm25, self.collections)
 
-    def answer_flow(self, request: GraphRequest[Any]) -> Flow[Any]:
-        """The flow of `answer`."""
-        yield from self._open_flow()
-        return (yield from self._read_flow(request))
+    def link_flow(
+        self, texts: Sequence[str], top_k: int, query: Sequence[float], names: Sequence[str] = ()
+    ) -> Flow[list[list[StoredTriple]]]:
+        """See `TripleGraph`."""
+        return self._read_flow(self.found.link_flow(texts, top_k, query, names))
 
-    def _read_flow(self, request: GraphRequest[Any]) -> Flow[Any]:
-        triple_reads = TripleReads(self.collections)
-        reads = triple_reads if self.is_dense else self.sparse
-        match request:
-            case FetchTriples():
-                return triple_reads.fetch_flow(request)
-            case LinkTriples():
-                return reads.link_flow(request)
-            case NeighborTriples():
-                return reads.neighbors_flow(request)
-            case ChainSimilarities():
-                return reads.similarities_flow(request)
-        raise StoreError(f"a graph has no answer to {type(request).__name__}")
+    def neighbors_flow(
+        self,
+        triple_entities: Sequence[tuple[str, ...]],
+        query: Sequence[float],
+        exclude: Sequence[str],
+        limit: int,
+        question: str = "",
+    ) -> Flow[list[list[Candidate]]]:
+        """See `TripleGraph`."""
+        return self._read_flow(self.found.neighbors_flow(triple_entities, query, exclude, limit, question))
+
+    def fetch_triples_flow(self, ids: Sequence[str]) -> Flow[dict[str, StoredTriple]]:
+        """See `TripleGraph`."""
+        return self._read_flow(self.found.fetch_triples_flow(ids))
+
+    def similarities_flow(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Flow[list[list[float]]]:
+        """See `TripleGraph`."""
+        return self._read_flow(self.found.similarities_flow(pairs))
+
+    def _read_flow(self, flow: Flow[Result]) -> Flow[Result]:
+        """Find the graph, then run a flow that reads it; its own connection answers."""
+
+        def opened_flow() -> Flow[Result]:
+            yield from self._open_flow()
+            return (yield from flow)
+
+        return self.connection.route_flow(opened_flow())
 
     def _open_flow(self, any_vectors: bool = False) -> Flow[None]:
         if self.is_known:
@@ -265,7 +264,6 @@ class _Graph:
         self, triples: Iterable[GraphTriple | Triple], batch_size: int, show_progress: bool
     ) -> Flow[LoadResult]:
         """The flow of `load`."""
-        check_kind(Iterable, hint="hand it a WikidataDump, a TriplesFile, or a list of Triple(…)", triples=triples)
         result = LoadResult()
         source = iter(get_tqdm_iterable(triples, show_progress, "Loading triples"))
         while True:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from llama_index_gear.errors import ArgumentError, GraphFileError, check_counts, check_kinds
-from llama_index_gear.knowledge_graph.files import Position, ReadReport, get_kind, read_lines
+from llama_index_gear.errors import ArgumentError, GraphFileError, check_counts, check_kinds, read_path
+from llama_index_gear.knowledge_graph.triples_file import Position, ReadReport, get_kind, read_lines
 from llama_index_gear.knowledge_graph.wikidata_formats import (
     EntitySelection,
     parse_json_dump,
@@ -16,7 +16,6 @@ from llama_index_gear.knowledge_graph.wikidata_formats import (
     parse_triples_dump,
 )
 from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
-from llama_index_gear.paths import read_path
 from llama_index_gear.triple import GraphTriple, Triple
 
 CITES_WORK = "P2860"

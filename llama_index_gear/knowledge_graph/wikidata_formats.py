@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from llama_index_gear.errors import ArgumentError, check_kinds
-from llama_index_gear.knowledge_graph.files import Position, ReadReport
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.knowledge_graph.triples_file import Position, ReadReport
 from llama_index_gear.knowledge_graph.wikidata_index import Entity
 
 _NUMBER = re.compile(r"([PQ])([1-9]\d{0,17})")
@@ -269,9 +269,7 @@ def parse_properties(names: Iterable[str]) -> frozenset[int]:
         ArgumentError: a name is not that of a property.
 
     """
-    is_list = isinstance(names, Iterable) and not isinstance(names, str | bytes)
-    names = list(names) if is_list else names
-    check_kinds(str, hint="they are named like P22, write ['P22']", properties=names)
+    names = list(names)
     numbers = {name: _NUMBER.fullmatch(name) for name in names}
     if wrong := [name for name, match_ in numbers.items() if match_ is None or match_[1] != "P"]:
         raise ArgumentError(f"properties are named like P22, not {wrong[0]!r}")

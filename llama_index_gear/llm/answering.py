@@ -16,7 +16,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.replies import ReplyStream
-from llama_index_gear.llm.responses import give_room, served_errors, thinks_unopened
+from llama_index_gear.llm.responses import UNREAD, give_room, note_parts, streams_parts, thinks_unopened
 from llama_index_gear.llm.retries import Retries
 from llama_index_gear.requests import Reply
 
@@ -49,39 +49,48 @@ class AnsweringLLM(CustomLLM):
     def predict(self, prompt: BasePromptTemplate, **prompt_args: Any) -> str:
         """Return the model's answer; empty if it only thought."""
         dispatcher.event(LLMPredictStartEvent(template=prompt, template_args=prompt_args))
-        reply = ask_llm(self.llm, prompt, prompt_args)
-        if reply.error is not None:
-            raise reply.error
-        dispatcher.event(LLMPredictEndEvent(output=reply.text))
-        return reply.text
+        answer = _read_text(ask_llm(self.llm, prompt, prompt_args))
+        dispatcher.event(LLMPredictEndEvent(output=answer))
+        return answer
 
     async def apredict(self, prompt: BasePromptTemplate, **prompt_args: Any) -> str:
         """`predict`, without blocking the event loop."""
         dispatcher.event(LLMPredictStartEvent(template=prompt, template_args=prompt_args))
-        reply = await aask_llm(self.llm, prompt, prompt_args)
-        if reply.error is not None:
-            raise reply.error
-        dispatcher.event(LLMPredictEndEvent(output=reply.text))
-        return reply.text
+        answer = _read_text(await aask_llm(self.llm, prompt, prompt_args))
+        dispatcher.event(LLMPredictEndEvent(output=answer))
+        return answer
 
     def stream(self, prompt: BasePromptTemplate, **prompt_args: Any) -> TokenGen:
-        """Stream the model's answer. A stream without a word is asked for again, whole and with more room."""
+        """Stream the model's answer. It comes in one piece if the server streams it in parts.
+
+        A stream without a word is asked for again, whole and with more room.
+        """
 
         def open_stream() -> tuple[str, Iterator[str]]:
             pieces = iter(self.llm.stream(prompt, **prompt_args))
             return next(pieces, ""), pieces
 
-        with served_errors():
-            first, rest = Retries().call(open_stream)
-        return self._clean(first, rest, prompt, prompt_args)
+        if not streams_parts(self.llm):
+            try:
+                first, rest = Retries().call(open_stream)
+                return self._clean(first, rest, prompt, prompt_args)
+            except UNREAD as error:
+                note_parts(self.llm, error)
+        answer = _read_text(ask_llm(self.llm, prompt, prompt_args))
+        return (piece for piece in [answer])
 
     def _clean(
         self, first: str, rest: Iterator[str], prompt: BasePromptTemplate, prompt_args: dict[str, Any]
     ) -> TokenGen:
         said = ""
-        for piece in clean_stream(chain([first], rest), self.metadata.model_name):
-            said += piece
-            yield piece
+        try:
+            for piece in clean_stream(chain([first], rest), self.metadata.model_name):
+                said += piece
+                yield piece
+        except UNREAD as error:
+            note_parts(self.llm, error, said)
+            yield _read_text(ask_llm(self.llm, prompt, prompt_args))
+            return
         roomy = None if said.strip() else give_room(self.llm, Reply(is_thought=True))
         if roomy is not None:
             yield ask_llm(roomy, prompt, prompt_args).text
@@ -93,9 +102,16 @@ class AnsweringLLM(CustomLLM):
             pieces = aiter(await self.llm.astream(prompt, **prompt_args))
             return await anext(pieces, ""), pieces
 
-        with served_errors():
-            first, rest = await Retries().acall(open_stream)
-        return self._aclean(first, rest, prompt, prompt_args)
+        async def hand_on(answer: str) -> TokenAsyncGen:
+            yield answer
+
+        if not streams_parts(self.llm):
+            try:
+                first, rest = await Retries().acall(open_stream)
+                return self._aclean(first, rest, prompt, prompt_args)
+            except UNREAD as error:
+                note_parts(self.llm, error)
+        return hand_on(_read_text(await aask_llm(self.llm, prompt, prompt_args)))
 
     async def _aclean(
         self, first: str, rest: AsyncIterator[str], prompt: BasePromptTemplate, prompt_args: dict[str, Any]
@@ -106,12 +122,24 @@ class AnsweringLLM(CustomLLM):
                 yield piece
 
         said = ""
-        async for piece in aclean_stream(join(), self.metadata.model_name):
-            said += piece
-            yield piece
+        try:
+            async for piece in aclean_stream(join(), self.metadata.model_name):
+                said += piece
+                yield piece
+        except UNREAD as error:
+            note_parts(self.llm, error, said)
+            yield _read_text(await aask_llm(self.llm, prompt, prompt_args))
+            return
         roomy = None if said.strip() else give_room(self.llm, Reply(is_thought=True))
         if roomy is not None:
             yield (await aask_llm(roomy, prompt, prompt_args)).text
+
+
+def _read_text(reply: Reply) -> str:
+    """Return the text of a reply, or raise its error."""
+    if reply.error is not None:
+        raise reply.error
+    return reply.text
 
 
 def clean_stream(pieces: Iterable[str], model_name: str = "") -> TokenGen:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import queue
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.bridge.pydantic import BaseModel, Field
+from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.llms import LLM
 from llama_index.core.llms.custom import CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
@@ -24,16 +25,17 @@ from llama_index.core.prompts import BasePromptTemplate
 
 from llama_index_gear.errors import OutOfTime, is_of_quota
 from llama_index_gear.llm.responses import (
+    aread_response,
     build_reply,
-    check_response,
     give_room,
     read_arguments,
+    read_response,
     read_text,
-    served_errors,
 )
 from llama_index_gear.llm.retries import Retries, is_transient
-from llama_index_gear.llm.tool_support import ToolSupport, refuses_tools
 from llama_index_gear.requests import Reply
+
+logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -41,6 +43,7 @@ NOT_ANSWERED_YET = "not_answered_yet"
 """The code of an error that says: a batch has yet to answer this call."""
 
 _CLIENT_ERRORS = frozenset({401, 402, 403, 404})  # HTTP status: the account's or the model's, not the prompt's
+_REFUSALS = frozenset({400, 404, 405, 422, 500, 501})  # HTTP status of servers that refuse tools
 _MOST_STALE = 20  # connections that an HTTP client keeps
 
 _TURNS: WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakValueDictionary()
@@ -50,33 +53,39 @@ A lock is kept by the calls that use it: it holds its event loop, which is to go
 """
 
 
-class Fact(BaseModel):
-    """One fact of the passage."""
+@dataclass
+class ModelNotes:
+    """What earlier calls said of a model.
 
-    subject: str = Field(description="name of who or what the fact is about")
-    predicate: str = Field(description="short: what is said of the subject")
-    object: str = Field(description="name, date, number or thing that the predicate leads to")
+    Attributes:
+        accepting: the last model whose server took tools; None: none has.
+        refusing: the last model whose server refused them, and has never taken any; None: none has.
+        roomy: the model with more room, once a reply of it was cut off in its thoughts; None: none was.
+
+    """
+
+    accepting: LLM | None = None
+    refusing: LLM | None = None
+    roomy: LLM | None = None
+
+    def note_accepted(self, llm: LLM) -> None:
+        """Note that a call with tools was answered."""
+        self.accepting, self.refusing = llm, None
+
+    def note_refused(self, llm: LLM, error: Exception) -> None:
+        """Note that a server refused tools, and warn once. Of a model that has taken tools, it says nothing."""
+        if llm is self.accepting or llm is self.refusing:
+            return
+        self.refusing = llm
+        logger.warning(
+            "the server of %s takes no tools (%s, status %s): the model is asked for text from now on",
+            *(llm.metadata.model_name, type(error).__name__, getattr(error, "status_code", None)),
+        )
 
 
-class PassageFacts(BaseModel):
-    """The named entities and the facts of the passage."""
-
-    entities: list[str] = Field(description="named entities of the passage")
-    triples: list[Fact] = Field(description="facts, each with at least one of the entities")
-
-
-class NumberedFacts(BaseModel):
-    """The named entities and the facts of one of the passages."""
-
-    passage: int = Field(description="the passage's number")
-    entities: list[str] = Field(description="named entities of the passage")
-    triples: list[Fact] = Field(description="facts, each with at least one of the entities")
-
-
-class PassagesFacts(BaseModel):
-    """The named entities and the facts of each passage."""
-
-    passages: list[NumberedFacts] = Field(description="one entry a passage, in order")
+def refuses_tools(error: Exception) -> bool:
+    """Return True if a server says that its model has no tools."""
+    return getattr(error, "status_code", None) in _REFUSALS and "tool" in str(error).lower()
 
 
 def offers_functions(llm: LLM) -> bool:
@@ -89,7 +98,7 @@ async def ask_for_facts(
     messages: Sequence[ChatMessage],
     *,
     output_cls: type[BaseModel] | None,
-    tools: ToolSupport,
+    notes: ModelNotes,
     retries: Retries,
 ) -> Reply:
     """Call the model, and call it again after an error that may pass.
@@ -101,7 +110,7 @@ async def ask_for_facts(
         messages: the prompt.
         output_cls: the form of the structured output; None asks for text. A server that says that its model has no
             tools is asked for text too.
-        tools: what earlier calls said of the model's tools; this one adds to it.
+        notes: what earlier calls said of the model's tools; this one adds to it.
         retries: how often and when it is called again.
 
     """
@@ -110,19 +119,18 @@ async def ask_for_facts(
 
     async def attempt() -> tuple[ChatResponse, str]:
         nonlocal calls
-        form = None if tools.refusing is llm else output_cls
+        form = None if notes.refusing is llm else output_cls
         for tried in (form, None):
             calls += 1
             try:
-                with served_errors():
-                    response = check_response(await _call(llm, list(messages), tried))
+                response = await aread_response(_call(llm, list(messages), tried))
                 break
             except Exception as error:
                 if tried is None or not refuses_tools(error):
                     raise
-                tools.note_refused(llm, error)
+                notes.note_refused(llm, error)
         if tried is not None:
-            tools.note_accepted(llm)
+            notes.note_accepted(llm)
         return response, read_text(response) if tried is None else read_arguments(llm, response)
 
     try:
@@ -191,8 +199,9 @@ def _ask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str]
 
     def attempt() -> Any:
         remaining = retries.remaining
-        with served_errors():
-            return check_response(call() if remaining is None else _call_with_timeout(remaining, retries.within, call))
+        if remaining is None:
+            return read_response(call)
+        return read_response(functools.partial(_call_with_timeout, remaining, retries.within, call))
 
     try:
         shown, call = _build_call(llm, prompt, variables, llm.chat, llm.complete)
@@ -211,8 +220,7 @@ async def _aask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[st
         remaining = retries.remaining
         try:
             async with asyncio.timeout(remaining) as limit:
-                with served_errors():
-                    return check_response(await _call_async(llm, call, sync_call))
+                return await aread_response(_call_async(llm, call, sync_call))
         except TimeoutError:
             if remaining is None or not limit.expired():
                 raise
@@ -267,27 +275,30 @@ def _join_messages(messages: Sequence[ChatMessage]) -> str:
     return "\n".join(message.content or "" for message in messages)
 
 
+def _start(call: Callable[[], Result]) -> Future[Result]:
+    """Start a call in a thread of its own, which cannot keep the process from ending."""
+    outcome: Future[Result] = Future()
+    outcome.set_running_or_notify_cancel()
+
+    def run_call() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            outcome.set_exception(error)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(run_call,), daemon=True).start()
+    return outcome
+
+
 def _call_with_timeout(seconds: float, within: float | None, call: Callable[[], Result]) -> Result:
     """Return the call's result, or raise OutOfTime, which names `within` as the limit.
 
     A late call ends in its own thread, and its result is dropped.
     """
-    outcome: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
-
-    def run_call() -> None:
-        try:
-            outcome.put((call(), None))
-        except BaseException as error:  # noqa: BLE001 - raised by the waiting thread
-            outcome.put((None, error))
-
-    threading.Thread(target=contextvars.copy_context().run, args=(run_call,), daemon=True).start()
-    try:
-        result, error = outcome.get(timeout=seconds)
-    except queue.Empty:
-        raise _timeout_error(within) from None
-    if error is not None:
-        raise error
-    return result  # type: ignore[return-value]  # None only beside an error, or because the call returned it
+    outcome = _start(call)
+    if not wait([outcome], seconds).done:
+        raise _timeout_error(within)
+    return outcome.result()
 
 
 def _timeout_error(seconds: float | None) -> OutOfTime:
@@ -330,36 +341,21 @@ async def _call_async(llm: Any, call: Callable[[], Awaitable[Result]], sync_call
 
 
 async def _call_in_thread(call: Callable[[], Result]) -> Result:
-    """Make a call in a thread of its own. The next one waits until it has ended, even if nobody waits for its result.
-
-    The thread cannot keep the process from ending.
-    """
+    """Make a call in a thread of its own. The next one waits for its end, even if nobody waits for its result."""
     loop = asyncio.get_running_loop()
     turn = _TURNS.setdefault(loop, asyncio.Lock())
     await turn.acquire()
-    outcome: asyncio.Future[Result] = loop.create_future()
 
-    def end(result: Result | None, error: BaseException | None) -> None:
-        turn.release()
-        if outcome.done():  # cancelled
-            return
-        if error is None:
-            outcome.set_result(result)  # type: ignore[arg-type]  # None only if the call returned it
-        else:
-            outcome.set_exception(error)
-
-    def run_call() -> None:
-        result, error = None, None
-        try:
-            result = call()
-        except BaseException as raised:  # noqa: BLE001 - raised where the call is awaited
-            error = raised
+    def end(_: Any) -> None:
         with suppress(RuntimeError):  # the loop has ended: nobody waits
-            loop.call_soon_threadsafe(end, result, error)
+            loop.call_soon_threadsafe(turn.release)
 
     try:
-        threading.Thread(target=contextvars.copy_context().run, args=(run_call,), daemon=True).start()
+        outcome = _start(call)
     except RuntimeError:  # there can be no more threads
         turn.release()
         raise
-    return await outcome
+    outcome.add_done_callback(end)
+    with suppress(TimeoutError):  # a call's own, which asyncio makes anew
+        await asyncio.wrap_future(outcome)
+    return outcome.result()

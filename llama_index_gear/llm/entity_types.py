@@ -5,45 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.json_scan import find_objects, scan
+from llama_index_gear.llm.json_scan import ScannedReply, find_objects
 from llama_index_gear.llm.parsing import find_numbered, is_entity_list
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.triple import entity_key
 
 _NAMES = ("name", "entity", "text")
 _TYPES = ("type", "label", "entity_type")
 
 
-def read_types(reply: str) -> dict[str, str]:
-    """Return the types of the entities that a reply lists: key of an entity → type. Never raises.
+def read_types(reply: ScannedReply) -> dict[str, str]:
+    """Return the types of the entities that a reply lists: key of an entity → type.
 
     A list of entities may be an object, `{"Ada": "person"}` or `{"person": ["Ada"]}`, or have pairs, `["Ada",
     "person"]`, or objects, `{"name": "Ada", "type": "person"}`. It is read also in a reply that was cut off behind it.
     """
-    try:
-        text = clean_reply(reply)
-    except ReplyError:
-        return {}
     types: dict[str, str] = {}
-    for span in scan(text):
+    for span in reply.spans:
         if not span.is_read:
             continue
-        if is_entity_list(text, span.start):
+        if is_entity_list(reply.text, span.start):
             types.update(_read_list(span.value))
         else:
             types.update(_find_types(span.value))
     return types
 
 
-def read_numbered_types(reply: str) -> dict[int, dict[str, str]]:
-    """Return the types of a reply with one object a passage: passage number → key of an entity → type. Never raises."""
-    try:
-        text = clean_reply(reply)
-    except ReplyError:
-        return {}
+def read_numbered_types(reply: ScannedReply) -> dict[int, dict[str, str]]:
+    """Return the types of a reply with one object a passage: passage number → key of an entity → type."""
     types: dict[int, dict[str, str]] = {}
-    for span in scan(text):
+    for span in reply.spans:
         if span.is_read:
             for number, entry in find_numbered(span.value):
                 types.setdefault(number, {}).update(_find_types(entry))

@@ -10,8 +10,8 @@ from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 
+from llama_index_gear.fusion import sum_weights, weigh_words
 from llama_index_gear.llm.responses import count_tokens
-from llama_index_gear.word_weights import sum_weights, weigh_words
 
 _NUMBER_TOKENS = 6  # of a passage's number and the blank line before it
 _LEAST_TOKENS = 30  # a passage that is shortened further says nothing

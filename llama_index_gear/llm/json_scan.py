@@ -9,7 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
+
+from llama_index_gear.errors import ReplyError
+
+MAX_REPLY_LENGTH = 500_000
+"""Maximum length of a reply that is parsed, in characters; none that was asked for is longer."""
 
 _MAX_FAILURES = 50
 _MAX_WASTED_LENGTHS = 4  # read in vain, in lengths of the text; a value cut off three levels deep takes three
@@ -88,6 +94,31 @@ def scan(text: str) -> Iterator[Span]:
         except RecursionError:  # it comes early, so little was read in vain
             failures += 1
         yield Span(start, position, value)
+
+
+class ScannedReply:
+    """A reply and the JSON values in it, found once for all its parsers.
+
+    Attributes:
+        text: the reply, stripped.
+
+    Args:
+        reply: without thoughts, as `Reply.text` is.
+
+    Raises:
+        ReplyError: it is longer than `MAX_REPLY_LENGTH`.
+
+    """
+
+    def __init__(self, reply: str) -> None:
+        if len(reply) > MAX_REPLY_LENGTH:
+            raise ReplyError(f"the reply has {len(reply)} characters; none of more than {MAX_REPLY_LENGTH} is read")
+        self.text = reply.strip()
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """The outermost values and their places; see `scan`."""
+        return list(scan(self.text))
 
 
 def find_objects(values: Iterable[Any]) -> Iterator[Fields]:

@@ -97,7 +97,7 @@ TURN_END = re.compile(
 BEHIND_TURN_END = re.compile(
     r"[ \t]*(?:\Z|[\r\n<]|\[/?INST|\[\||(?:user|assistant|system|human|model)\b)", re.IGNORECASE
 )
-"""Follows a mark that ends a turn, and not one of which a sentence tells."""
+"""Follows a mark that ends a turn, not one that a sentence mentions."""
 CALL_MARKS = re.compile(r"<｜tool▁call▁begin｜>[\w.-]*<｜tool▁sep｜>(?:[\w.-]+(?=\s*```))?|<｜tool▁\w{1,20}｜>")
 """Stand around DeepSeek's calls of functions, whose arguments are JSON."""
 BOX = re.compile(r"<\|(?:begin|end)_of_box\|>")

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index_gear.errors import ReplyError, TripleError, repair_surrogates
-from llama_index_gear.llm.json_scan import Number, scan
-from llama_index_gear.llm.replies import clean_reply
+from llama_index_gear.llm.json_scan import Number, ScannedReply, scan
 from llama_index_gear.triple import Triple
 
 _ENDS = (
@@ -71,21 +70,20 @@ class ParsedTriples:
     malformed: int
 
 
-def parse_triples(reply: str) -> ParsedTriples:
+def parse_triples(reply: ScannedReply) -> ParsedTriples:
     """Read the triples of a reply.
 
     Raises:
         ReplyError: the reply is empty, or has neither triples nor a word that there are none.
 
     """
-    text = clean_reply(reply)
+    text = reply.text
     if not text:
         raise ReplyError("the reply is empty")
-    for read in (_read_json, _read_groups, _read_lines):
-        entries = read(text)
-        if entries is not None:
-            break
-    else:
+    entries = _read_json(reply)
+    entries = _read_groups(text) if entries is None else entries
+    entries = _read_lines(text) if entries is None else entries
+    if entries is None:
         if _NOTHING.match(text):
             return ParsedTriples((), 0)
         raise ReplyError(f"no triples can be read in the reply {_shorten(text)!r}")
@@ -100,23 +98,19 @@ def collect_triples(value: Any) -> tuple[Triple, ...]:
     return _build_triples(_find_entries(value))[0]
 
 
-def parse_numbered(reply: str, passages: int) -> dict[int, tuple[Triple, ...]]:
+def parse_numbered(reply: ScannedReply, passages: int) -> dict[int, tuple[Triple, ...]]:
     """Read a reply with one JSON object a passage, `{"passage": 1, …, "triples": […]}`: passage number → triples.
 
     A passage is left out if its object is cut off, if the object has entries and none is a triple, or if two objects of
-    its number differ. A reply that is too long gives nothing. Never raises.
+    its number differ.
 
     Args:
         reply: the model's.
         passages: how many passages there are, numbered from 1; other numbers are ignored.
 
     """
-    try:
-        text = clean_reply(reply)
-    except ReplyError:
-        return {}
     read: dict[int, tuple[Triple, ...] | None] = {}
-    for span in scan(text):
+    for span in reply.spans:
         for number, entry in find_numbered(span.value):
             triples, _ = _build_triples(_find_entries(entry))
             is_valid = (bool(triples) or _says_none(entry)) and read.get(number, triples) == triples
@@ -182,15 +176,15 @@ def _drop_confidence(slots: tuple[Any, ...]) -> tuple[Any, ...]:
     return slots[:3] if is_confidence else slots
 
 
-def _read_json(text: str) -> list[tuple[Any, ...]] | None:
-    """Read the entries of all JSON values in the text; return None if none of them could list triples.
+def _read_json(reply: ScannedReply) -> list[tuple[Any, ...]] | None:
+    """Read the entries of all JSON values of a reply; return None if none of them could list triples.
 
     From the first unreadable value on, `_read_groups` reads the rest.
     """
     entries: list[tuple[Any, ...]] = []
     is_found = is_flat = False
-    end = 0
-    for span in scan(text):
+    text, end = reply.text, 0
+    for span in reply.spans:
         if not span.is_read:
             return [*entries, *(_read_groups(text[end:]) or [])] if is_found else None
         end = span.end
@@ -272,6 +266,9 @@ def _select_elements(value: list[Any]) -> list[Any]:
             tuple(element) if isinstance(element, list) and not any(map(_is_nested, element)) else element
             for element in value
         ]
+    decoded = list(map(_decode, value))
+    if all(_is_nested(element) and element for element in decoded):
+        return decoded
     return value if all(isinstance(line, str) and _read_lines(line) for line in value) else [tuple(value)]
 
 

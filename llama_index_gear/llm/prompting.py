@@ -12,6 +12,7 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index_gear.errors import ArgumentError, ReplyError, format_value
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.escaping import escape_fences
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.requests import CallLLM
 from llama_index_gear.spans import call_llm_flow
 
@@ -46,7 +47,7 @@ class ParsedReply:
 
 
 def ask_and_parse_flow(
-    prompt: BasePromptTemplate, purpose: str, parse: Callable[[str], Any], variables: Mapping[str, str]
+    prompt: BasePromptTemplate, purpose: str, parse: Callable[[ScannedReply], Any], variables: Mapping[str, str]
 ) -> Flow[ParsedReply]:
     """Call the model, and parse its reply. If that fails, call it once more, with the error in `problem`.
 
@@ -67,7 +68,7 @@ def ask_and_parse_flow(
         reply = yield from call_llm_flow(request)
         replies.append(reply.text)
         try:
-            return ParsedReply(parse(reply.text), tuple(replies))
+            return ParsedReply(parse(ScannedReply(reply.text)), tuple(replies))
         except ReplyError as error:
             problem = str(error)
     return ParsedReply(None, tuple(replies), problem)

@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
-from llama_index_gear.errors import ReplyError, repair_surrogates
-from llama_index_gear.llm.json_scan import scan
+from llama_index_gear.errors import repair_surrogates
+from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, scan
 from llama_index_gear.llm.marks import (
     BARE_ANALYSIS,
     BARE_FINAL,
@@ -34,9 +34,6 @@ from llama_index_gear.llm.marks import (
     WRAPPED,
     Family,
 )
-
-MAX_REPLY_LENGTH = 500_000
-"""Maximum length of a reply that is parsed, in characters; none that was asked for is longer."""
 
 _NAMED = tuple("|\"'`“‘(")  # before a mark: it is a name in a cell, in quotes or in brackets
 _NEAR, _LINE = 20, 1_000  # characters: how far before a mark is looked
@@ -57,21 +54,20 @@ class Said(NamedTuple):
     is_unopened: bool = False
 
 
-def clean_reply(reply: str) -> str:
-    """Return the words of a reply, for a parser. A reply that is JSON in a JSON text is decoded.
+def clean_reply(reply: str) -> Said:
+    """Return the words of a whole reply: `read_said`, without marks of calls. JSON in a JSON text is decoded.
 
-    Raises:
-        ReplyError: the reply is longer than `MAX_REPLY_LENGTH`.
-
+    A reply that is longer than `MAX_REPLY_LENGTH` stays, since no parser reads it.
     """
     if len(reply) > MAX_REPLY_LENGTH:
-        raise ReplyError(f"the reply has {len(reply)} characters; none of more than {MAX_REPLY_LENGTH} is read")
-    text = CALL_MARKS.sub("", read_said(reply).text).strip()
+        return Said(reply)
+    said = read_said(reply)
+    text = CALL_MARKS.sub("", said.text).strip()
     if text[:1] == text[-1:] == '"':
         with suppress(ValueError, RecursionError):
             inner = json.loads(text)
-            return str(inner) if inner.lstrip()[:1] in ("[", "{") else text
-    return text
+            text = inner if inner.lstrip()[:1] in ("[", "{") else text
+    return said._replace(text=text)
 
 
 def read_said(reply: str) -> Said:

@@ -1,24 +1,28 @@
-"""What a client's response says: its words, the arguments of its function calls, its ending, its tokens, its error."""
+"""Reads a client's response: its words, the arguments of its function calls, its ending, its tokens, its error."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
 from traceback import walk_tb
 from typing import Any, TypeVar
 
-from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+from llama_index.core.llms import LLM
 from llama_index.core.utils import get_tokenizer
+from pydantic import ValidationError
 
 from llama_index_gear.errors import ModelServerError
-from llama_index_gear.llm.json_scan import scan
-from llama_index_gear.llm.replies import MAX_REPLY_LENGTH, Said, read_said
+from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, scan
+from llama_index_gear.llm.replies import clean_reply, read_said
 from llama_index_gear.requests import Reply
 
 Response = TypeVar("Response", bound=ChatResponse | CompletionResponse)
 
+UNREAD = (TypeError, IndexError, AttributeError, KeyError, ValidationError)
+"""Errors of a client that can't read an answer."""
+_THOUGHTS = ("thinking", "reasoning", "thought")  # types of parts
 _MAX_COUNTED_LENGTH = 500_000  # characters
 _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 _REFUSED = frozenset({"content_filter", "refusal", "safety"})
@@ -32,6 +36,8 @@ _STATUS_OF_WORDS = (
 
 _unopened: set[str] = set()
 """Names of models that closed thoughts which no mark had opened."""
+_in_parts: set[str] = set()
+"""Names of models whose streams came in parts."""
 
 
 def thinks_unopened(model_name: str) -> bool:
@@ -53,7 +59,7 @@ def build_reply(response: ChatResponse | CompletionResponse, prompt: str, text: 
     """
     sent, received = _count_tokens(response, prompt, text)
     finish, refusal = _find_ending(response)
-    said = read_said(text) if len(text) <= MAX_REPLY_LENGTH else Said(text)
+    said = clean_reply(text)
     if said.is_unopened:
         _unopened.add(model_name)
     thoughts = "" if said.text else find_thoughts(response)
@@ -94,83 +100,122 @@ def _find_conclusion(thoughts: str) -> str:
 
 
 def read_arguments(llm: Any, response: ChatResponse) -> str:
-    """Return the arguments of all function calls as one JSON object, or the reply's text if it calls none.
+    """Return the arguments of all function calls as JSON, one below the other, or the reply's text if it calls none.
 
-    Lists of the same name are joined. JSON that small models write into a text, `"triples": "[{…}]"`, is read.
-    Arguments that the client can't read are given as the text that they are. Never raises: the reply has its cost.
+    Arguments that the model wrote as a text are that text, so that a parser sees if they are cut off. Never raises: the
+    reply has its cost.
     """
-    try:
-        calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-    except Exception as error:  # noqa: BLE001 - any client's; the parser's error quotes it
-        return "\n".join(_list_written_arguments(response)) or f"{type(error).__name__}: {error}"
-    if not calls:
-        return read_text(response)
-    arguments: dict[str, Any] = {}
-    rest: list[str] = []
-    written = _list_written_arguments(response)
-    for number, call in enumerate(calls):
-        given = call.tool_kwargs or _decode_twice(written[number] if number < len(written) else "")
-        if not isinstance(given, dict):
-            rest.append(str(given))
-            continue
-        for name, text in given.items():
-            value = _decode_json(text)
-            are_lists = isinstance(value, list) and isinstance(arguments.get(name), list)
-            arguments[name] = [*arguments[name], *value] if are_lists else arguments.get(name, value)
-    return "\n".join([*([json.dumps(arguments)] if arguments or not any(rest) else []), *rest])
-
-
-def _list_written_arguments(response: ChatResponse) -> list[str]:
-    """Return the arguments of the function calls, as the model wrote them."""
     blocks = [block for block in response.message.blocks if block.block_type == "tool_call"]
     older = response.message.additional_kwargs.get("tool_calls") or []
-    written = [_get(block, "tool_kwargs") for block in blocks] or [
-        _get(call, "function", "arguments") for call in older
-    ]
-    return [text if isinstance(text, str) else "" for text in written]
+    written = [_get(block, "tool_kwargs") for block in blocks]
+    written = written or [_get(call, "function", "arguments") for call in older]
+    texts = [text for text in written if isinstance(text, str)]
+    if not texts:
+        try:
+            calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+        except Exception as error:  # noqa: BLE001 - any client's; the parser's error quotes it
+            return f"{type(error).__name__}: {error}"
+        texts = [json.dumps(call.tool_kwargs) for call in calls]
+    return "\n".join(texts) or read_text(response)
 
 
-def _decode_twice(text: str) -> Any:
-    """Return the object that a text holds as JSON, if need be of a JSON text; another text stays."""
-    value: Any = text
-    for _ in range(3):
-        with suppress(ValueError, TypeError, RecursionError):
-            value = json.loads(value)
-    return value if isinstance(value, dict | str) else text
-
-
-def _decode_json(value: Any) -> Any:
-    """Return the list or object that a text holds as JSON; in a list, of each text in it. Other values stay."""
-    if isinstance(value, list):
-        return [_decode_json(entry) if isinstance(entry, str) else entry for entry in value]
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        with suppress(ValueError, RecursionError):  # a name may begin so too
-            return json.loads(value)
-    return value
-
-
-@contextmanager
-def served_errors() -> Iterator[None]:
-    """Raise the error that a server writes into an answer of status 200, in place of the client's failure to read it.
+def read_response(call: Callable[[], Response]) -> Response | ChatResponse:
+    """Make a call, and return its response. One whose content is a list of parts is read too.
 
     Raises:
-        ModelServerError: the server's error.
+        ModelServerError: the answer is an error, though its status is 200.
 
     """
     try:
-        yield
-    except (TypeError, IndexError, AttributeError, KeyError) as error:
-        if isinstance(error, AttributeError) and error.name == "choices" and isinstance(error.obj, str):
-            raise ModelServerError(f"the answer is no JSON: {error.obj!r:.300}") from error
-        frames = reversed([frame for frame, _ in walk_tb(error.__traceback__)])
-        bodies = [value for frame in frames for value in frame.f_locals.values() if _is_unread(value)]
-        if not bodies:
-            raise
-        unread = ModelServerError(f"the answer has no reply: {bodies[0]!r:.300}")
-        raise _find_error(bodies[0]) or unread from error
+        return _check_response(call())
+    except UNREAD as error:
+        return _join_parts(find_parts(error))
 
 
-def check_response(response: Response) -> Response:
+async def aread_response(call: Awaitable[Response]) -> Response | ChatResponse:
+    """`read_response` for a call that is awaited."""
+    try:
+        return _check_response(await call)
+    except UNREAD as error:
+        return _join_parts(find_parts(error))
+
+
+def find_parts(error: Exception) -> Any:
+    """Return the answer that a client failed to read, because its content is a list of parts.
+
+    LlamaIndex's OpenAI client takes a text only. Mistral's models that think send `[{"type": "thinking", …}, …]`.
+
+    Args:
+        error: the client's, one of `UNREAD`.
+
+    Raises:
+        ModelServerError: the answer is a server's error.
+        Exception: the error itself, if it has another reason.
+
+    """
+    if isinstance(error, AttributeError) and error.name == "choices" and isinstance(error.obj, str):
+        raise ModelServerError(f"the answer is no JSON: {error.obj!r:.300}") from error
+    frames = reversed([frame for frame, _ in walk_tb(error.__traceback__)])
+    body = next((value for frame in frames for value in frame.f_locals.values() if _is_unread(value)), None)
+    if body is None:
+        raise error
+    if not body.choices:
+        unread = ModelServerError(f"the answer has no reply: {body!r:.300}")
+        raise _find_error(body) or unread from error
+    return body
+
+
+def note_parts(llm: LLM, error: Exception, said: str = "") -> None:
+    """Note that a model's stream can't be read, since its server streams in parts.
+
+    Args:
+        llm: the model.
+        error: the client's.
+        said: the words that were handed on before. Default: none.
+
+    Raises:
+        ModelServerError: there were words; or the answer is a server's error.
+        Exception: the error itself, if it has another reason.
+
+    """
+    find_parts(error)
+    _in_parts.add(llm.metadata.model_name)
+    if said:
+        problem = "the server went over to a stream in parts, which LlamaIndex's client can't read: ask again"
+        raise ModelServerError(problem) from error
+
+
+def streams_parts(llm: LLM) -> bool:
+    """Return True if a stream of this model came in parts."""
+    return llm.metadata.model_name in _in_parts
+
+
+def _is_unread(value: Any) -> bool:
+    """Return True for an answer of OpenAI's protocol without a reply in it, or with a reply in parts."""
+    if isinstance(value, type) or not hasattr(value, "choices") or not hasattr(value, "model_extra"):
+        return False
+    return not value.choices or any(
+        isinstance(_get(value, "choices", 0, kind, "content"), list) for kind in ("message", "delta")
+    )
+
+
+def _join_parts(body: Any) -> ChatResponse:
+    """Return the response whose reply is in parts: the texts are its words, and thoughts are thoughts."""
+    message = body.choices[0].message
+    words: list[str] = []
+    thoughts: list[str] = []
+    for part in message.content:
+        inside = part if isinstance(part, str) else _get(part, _get(part, "type") or "text") or _get(part, "text")
+        inner = inside if isinstance(inside, list) else [inside]
+        texts = (entry if isinstance(entry, str) else _get(entry, "text") for entry in inner)
+        kept = thoughts if _get(part, "type") in _THOUGHTS else words
+        kept.extend(text for text in texts if isinstance(text, str))
+    message.content, message.reasoning_content = "".join(words), "".join(thoughts)
+    calls = {"tool_calls": message.tool_calls} if message.tool_calls else {}
+    return ChatResponse(message=ChatMessage(message.content, role="assistant", additional_kwargs=calls), raw=body)
+
+
+def _check_response(response: Response) -> Response:
     """Return a response.
 
     Raises:
@@ -181,16 +226,6 @@ def check_response(response: Response) -> Response:
     if error is not None:
         raise error
     return response
-
-
-def _is_unread(value: Any) -> bool:
-    """Return True for an answer of OpenAI's protocol without a reply in it."""
-    return (
-        not isinstance(value, type)
-        and hasattr(value, "choices")
-        and hasattr(value, "model_extra")
-        and not value.choices
-    )
 
 
 def _find_error(body: Any) -> ModelServerError | None:

@@ -1,4 +1,4 @@
-"""Which errors of a model's server may pass, and how often and when a call is made again: one policy for all calls."""
+"""The policy of retries: the errors of a model's server that may pass, and the number and times of the repetitions."""
 
 from __future__ import annotations
 

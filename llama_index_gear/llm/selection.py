@@ -11,9 +11,8 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.escaping import number_passages
-from llama_index_gear.llm.json_scan import find_texts
+from llama_index_gear.llm.json_scan import ScannedReply, find_texts
 from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import find_forms_and_prose
 
 SHOW_TOKENS = 8_000
@@ -49,7 +48,7 @@ def select_flow(question: str, passages: Sequence[str], prompt: BasePromptTempla
     return ask_and_parse_flow(prompt, "select", lambda reply: parse_selection(reply, len(passages)), variables)
 
 
-def parse_selection(reply: str, count: int) -> list[int]:
+def parse_selection(reply: ScannedReply, count: int) -> list[int]:
     """Read the positions of the passages that a reply names, from 0, most needed first, without repetition.
 
     Args:
@@ -60,8 +59,8 @@ def parse_selection(reply: str, count: int) -> list[int]:
         ReplyError: the reply neither names a passage nor says that none is needed, or it gives two lists that differ.
 
     """
-    text = clean_reply(reply)
-    forms, _ = find_forms_and_prose(text, "needed")
+    text = reply.text
+    forms, _ = find_forms_and_prose(reply, "needed")
     if not forms and _BARE.fullmatch(text):
         return _to_positions(re.findall(r"[0-9]+", text), count, text)
     return read_needed(forms, count, text)

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.json_scan import UNSEARCHED, find_forms, scan
+from llama_index_gear.llm.json_scan import UNSEARCHED, ScannedReply, find_forms
 
 _YES_OR_NO = {"true": True, "yes": True, "1": True, "1.0": True, "false": False, "no": False, "0": False, "0.0": False}
 
 
-def find_forms_and_prose(text: str, key: str) -> tuple[list[dict[str, list[Any]]], str]:
+def find_forms_and_prose(reply: ScannedReply, key: str) -> tuple[list[dict[str, list[Any]]], str]:
     """Find the JSON objects of a reply that have this key, and the prose around all JSON.
 
     Returns:
@@ -23,7 +23,7 @@ def find_forms_and_prose(text: str, key: str) -> tuple[list[dict[str, list[Any]]
             is not.
 
     """
-    spans = list(scan(text))
+    text, spans = reply.text, reply.spans
     forms = find_forms((span.value for span in spans), key)
     parts, end = [], 0
     for span in spans:
@@ -38,11 +38,11 @@ def find_forms_and_prose(text: str, key: str) -> tuple[list[dict[str, list[Any]]
     return forms, prose
 
 
-def parse_yes_or_no(text: str, key: str, what: str) -> tuple[bool, list[dict[str, list[Any]]]]:
+def parse_yes_or_no(reply: ScannedReply, key: str, what: str) -> tuple[bool, list[dict[str, list[Any]]]]:
     """Read the value of a key that is true or false, in JSON or as a label in prose, with or without Markdown.
 
     Args:
-        text: the reply.
+        reply: the model's.
         key: in lower case.
         what: the name of the value in errors.
 
@@ -53,7 +53,8 @@ def parse_yes_or_no(text: str, key: str, what: str) -> tuple[bool, list[dict[str
         ReplyError: the reply gives neither true nor false, or both.
 
     """
-    forms, prose = find_forms_and_prose(text, key)
+    text = reply.text
+    forms, prose = find_forms_and_prose(reply, key)
     label = rf"(?<!\w)(?<!not )_{{0,3}}{key}[\"'`*_]*\s*[:=]"
     flags = re.findall(rf"{label}[\s\"'`*_]*(true|false|yes|no)_{{0,3}}(?!\w)", prose, re.IGNORECASE)
     values = [*(value for form in forms for value in form[key]), *flags]

@@ -14,17 +14,18 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind
+from llama_index_gear.errors import ArgumentError, check_counts
+from llama_index_gear.expansion.alignment import build_expansion
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
-from llama_index_gear.expansion.external import build_expansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
+from llama_index_gear.flow import arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
 from llama_index_gear.postprocessors.reranking import Report, report_reranking
-from llama_index_gear.store.process_bound import BoundToProcess
+from llama_index_gear.resources import BoundToProcess
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 dispatcher = get_dispatcher(__name__)
@@ -78,7 +79,6 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         check_counts(top_n=top_n)
-        check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         for name, value in (("link_top_k", link_top_k), ("read_prompt", read_prompt)):
             if llm is None and value is not None:
                 raise ArgumentError(f"{name} is the reader's: leave it out, or give an llm")
@@ -106,7 +106,7 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
     ) -> list[NodeWithScore]:
         bundle = self._require_question(query_bundle)
         with self._report(bundle, nodes) as report:
-            return report(self._expansion.expand(bundle, nodes))
+            return report(run(self._expansion.expand_flow(bundle, nodes), self._expansion.backends.answer))
 
     @dispatcher.span  # LlamaIndex does so itself for the sync path
     async def _apostprocess_nodes(
@@ -114,7 +114,8 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
     ) -> list[NodeWithScore]:
         bundle = self._require_question(query_bundle)
         with self._report(bundle, nodes) as report:
-            return report(await self._expansion.aexpand(bundle, nodes))
+            flow = self._expansion.expand_flow(bundle, nodes)
+            return report(await arun(flow, self._expansion.backends.aanswer))
 
     def _require_question(self, query_bundle: QueryBundle | None) -> QueryBundle:
         if query_bundle is None:

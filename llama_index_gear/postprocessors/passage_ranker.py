@@ -13,12 +13,12 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType, TransformComponent
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question
+from llama_index_gear.errors import ArgumentError, check_counts, check_question
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.postprocessors.reranking import Report, list_each_once, report_reranking
-from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.pool import Pool, RankedPassage
+from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.store.bm25 import WordEncoder, make_encoder
 
@@ -43,9 +43,8 @@ class PassageRanker(BaseNodePostprocessor):
         callback_manager: LlamaIndex's callback manager.
 
     Raises:
-        ArgumentError: an argument of the wrong kind; (from `postprocess_nodes`) no question, or one that is too
-            long.
-        TripleError: (from `postprocess_nodes`) a node carries triples that are none.
+        ArgumentError: a number outside its range; (from `postprocess_nodes`) no question, or one that is too long.
+        TripleError: (from `postprocess_nodes`) a node has malformed `gear_triples`.
         Exception: (from `postprocess_nodes`) any exception of the extractor.
 
     """
@@ -67,9 +66,6 @@ class PassageRanker(BaseNodePostprocessor):
         callback_manager: CallbackManager | None = None,
     ) -> None:
         check_counts(top_n=top_n)
-        check_kind(RankingWeights, hint="write weights=RankingWeights.load(path)", optional=True, weights=weights)
-        check_kind(TransformComponent, hint="write MentionTripleExtractor()", optional=True, extractor=extractor)
-        check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         encoder = make_encoder(language, 1.0)  # of any length: texts are only split into words
         super().__init__(  # type: ignore[call-arg]  # pydantic's plugin is not at work
             top_n=top_n,
@@ -96,7 +92,6 @@ class PassageRanker(BaseNodePostprocessor):
             ArgumentError: `data` is no such dict, or `extractor` is missing.
 
         """
-        check_kind(dict, hint="pass what to_dict gave", data=data)
         values = {name: value for name, value in {**data, **kwargs}.items() if name != "class_name"}
         if unknown := sorted(map(str, values.keys() - cls.model_fields.keys())):
             raise ArgumentError(f"a {cls.__name__} has no {', '.join(unknown)}: pass what its to_dict gave")

@@ -18,7 +18,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question
+from llama_index_gear.errors import ArgumentError, check_counts, check_question
 from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passages
@@ -63,7 +63,7 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
         callback_manager: LlamaIndex's callback manager.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, a number outside its range, or a prompt without its variables;
+        ArgumentError: a number outside its range, or a prompt without its variables;
             (from `postprocess_nodes`) no question, or one that is too long.
         Exception: (from `postprocess_nodes`) any exception of the LLM's client.
 
@@ -86,9 +86,7 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
         prompts: Mapping[str, BasePromptTemplate] | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        check_kind(LLM, hint="write OpenAI(model=…), or leave it out and set Settings.llm", optional=True, llm=llm)
         check_counts(top_n=top_n, show_top_k=show_top_k, show_tokens=show_tokens)
-        check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         own = Prompts(PROMPTS, prompts)
         super().__init__(  # type: ignore[call-arg]  # pydantic's plugin is not at work
             llm=Settings.llm if llm is None else llm,

@@ -11,8 +11,6 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import check_kinds
-
 dispatcher = get_dispatcher(__name__)
 
 Report = Callable[[list[NodeWithScore]], list[NodeWithScore]]
@@ -42,13 +40,7 @@ def report_reranking(
 
 
 def list_each_once(nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-    """Return the nodes in their order; of several with one id the first.
-
-    Raises:
-        ArgumentError: `nodes` is no list of what a retriever returns.
-
-    """
-    check_kinds(NodeWithScore, hint="write what a retriever returned", nodes=nodes)
+    """Return the nodes in their order; of several with one id the first."""
     known: dict[str, NodeWithScore] = {}
     for result in nodes:
         known.setdefault(result.node.node_id, result)

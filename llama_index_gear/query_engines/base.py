@@ -29,7 +29,7 @@ from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agents.verification import PROMPTS, verify_flow
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind, repair_surrogates
+from llama_index_gear.errors import ArgumentError, check_counts, check_kinds, repair_surrogates
 from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.llm.answering import AnsweringLLM, aclean_stream, clean_stream
 from llama_index_gear.llm.client import aask_llm, ask_llm
@@ -98,7 +98,7 @@ class AgentQueryEngine(BaseQueryEngine):
         answer_prompt: prompt of the default synthesizer, with the variables `context_str` and `query_str`.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
+        ArgumentError: no list of postprocessors, a number outside its range, `streaming` beside a synthesizer of
             your own, or `verify` beside a stream.
 
     """
@@ -118,18 +118,15 @@ class AgentQueryEngine(BaseQueryEngine):
         callback_manager: CallbackManager | None,
     ) -> None:
         check_counts(answer_top_k=answer_top_k)
-        check_kind(BaseSynthesizer, optional=True, response_synthesizer=response_synthesizer)
-        check_kind((list, tuple), hint="write a list of postprocessors", node_postprocessors=node_postprocessors)
+        hint = "write a list of postprocessors"
+        check_kinds(BaseNodePostprocessor, hint=hint, node_postprocessors=node_postprocessors)
         for postprocessor in node_postprocessors:
-            check_kind(BaseNodePostprocessor, node_postprocessor=postprocessor)
             if isinstance(postprocessor, SimilarityPostprocessor) and postprocessor.similarity_cutoff:
                 logger.warning(
                     "SimilarityPostprocessor(similarity_cutoff=%s) is made for cosines; an agent's scores are fused "
                     "ranks, mostly below 0.1: it would remove nearly every passage",
                     postprocessor.similarity_cutoff,
                 )
-        check_kind(bool, verify=verify, streaming=streaming)
-        check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         if streaming and response_synthesizer is not None:
             raise ArgumentError("streaming is of the default synthesizer: give it to your own synthesizer instead")
         if text_qa_template is not None:
@@ -390,7 +387,7 @@ class AgentQueryEngine(BaseQueryEngine):
             note(str(response) if response.response else "")  # LlamaIndex writes "None" for an empty one
 
     def _verify_flow(self, nodes: Sequence[NodeWithScore], trace: Trace, start: float) -> Flow[None]:
-        """Check the response in the trace. It may rest on what the agent needed, else on what it was written from."""
+        """Check the response in the trace against the needed passages, or else against the answer's context."""
         if self._abstention(trace) or trace.unanswered:
             trace.note(verification="no answer")
             return

@@ -15,7 +15,7 @@ from llama_index_gear.errors import ArgumentError, check_kind
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.escaping import escape_citations, escape_fences
 from llama_index_gear.query_engines.base import AgentQueryEngine
-from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace
@@ -81,7 +81,7 @@ class GeARQueryEngine(AgentQueryEngine):
         callback_manager: LlamaIndex's callback manager.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
+        ArgumentError: `retriever` is another one, a number outside its range, `streaming` beside a synthesizer of
             your own, `verify` beside a stream, or `abstain` without `calls="selection"`.
 
     """
@@ -106,7 +106,6 @@ class GeARQueryEngine(AgentQueryEngine):
             hint="or write GeARQueryEngine.from_vector_store(store)",
             retriever=retriever,
         )
-        check_kind(bool, abstain=abstain)
         if abstain and not (isinstance(retriever, GeARRetriever) and retriever.calls == "selection"):
             raise ArgumentError("abstain: write GeARRetriever(…, calls='selection'), or leave it out")
         super().__init__(

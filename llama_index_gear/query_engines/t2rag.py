@@ -63,7 +63,7 @@ class T2RAGQueryEngine(AgentQueryEngine):
         callback_manager: LlamaIndex's callback manager.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
+        ArgumentError: `retriever` is another one, a number outside its range, `streaming` beside a synthesizer of
             your own, or `verify` beside a stream.
 
     """
@@ -84,7 +84,6 @@ class T2RAGQueryEngine(AgentQueryEngine):
         callback_manager: CallbackManager | None = None,
     ) -> None:
         check_kind(T2RAGRetriever, hint="or write T2RAGQueryEngine.from_vector_store(store)", retriever=retriever)
-        check_kind(bool, abstain=abstain)
         super().__init__(
             retriever,
             response_synthesizer,

@@ -45,7 +45,7 @@ class TracedResponse(Response):
 
 
 class _TracedEngine(Protocol):
-    """What the tool needs of an engine."""
+    """The part of an engine that the tool uses."""
 
     def query_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]: ...
     async def aquery_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]: ...

@@ -1,4 +1,4 @@
-"""The reasons for a passage's place, in words."""
+"""Nodes in the order of their pool's ranking, with the reasons for their places in words."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from llama_index_gear.nodes import shorten, shorten_predicate
-from llama_index_gear.ranking.pool import Pool
-from llama_index_gear.ranking.ranker import Ranked
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
+
+from llama_index_gear.nodes import read_title, read_triples, shorten, shorten_predicate, with_explanation
+from llama_index_gear.ranking.pool import Pool, PoolPassage
+from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.signals import Link
+from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import SPACELESS, Triple, entity_key, serialize_triples
 
 _LEAST_SHARE = 0.05
@@ -51,9 +54,9 @@ def find_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
     """Return the passage's rank, from 1, in each list that has it."""
     ranks: dict[str, int] = {}
     for name, places in pool.lists.items():
-        for rank, place in enumerate(places, start=1):
+        for number, place in enumerate(places, start=1):
             if place.id == passage_id:
-                ranks.setdefault(name, rank)
+                ranks.setdefault(name, number)
     return ranks
 
 
@@ -173,3 +176,24 @@ def _write(fact: Triple) -> str:
         return f"“{fact.predicate}”"
     predicate = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)
     return f"{shorten(fact.subject, _NAME)} — {predicate} — {shorten(fact.object, _NAME)}"
+
+
+def _surface(triple: Triple, entity: str) -> str:
+    """Return the entity as the triple writes it."""
+    return triple.subject if entity_key(triple.subject) == entity else triple.object
+
+
+def rank_nodes(pool: Pool, nodes: Mapping[str, BaseNode], weights: RankingWeights, top_k: int) -> list[NodeWithScore]:
+    """Return the first nodes of a pool's ranking, with the chain, the ranks and the reasons in their metadata."""
+    results = []
+    for ranked in rank(pool, weights, top_k):
+        ranks = find_ranks(pool, ranked.id)
+        node = with_explanation(nodes[ranked.id], build_chain(pool, ranked), ranks, explain_place(pool, ranked, ranks))
+        results.append(NodeWithScore(node=node, score=ranked.score))
+    return results
+
+
+def to_pool_passage(node: BaseNode) -> PoolPassage:
+    """Read a node as the ranking sees it: its text as it is searched, its triples, and its title."""
+    text = node.get_content(metadata_mode=MetadataMode.EMBED)
+    return PoolPassage(node.node_id, text, read_triples(node), read_title(node))

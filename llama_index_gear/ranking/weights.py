@@ -9,8 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, format_value
-from llama_index_gear.paths import read_path
+from llama_index_gear.errors import ArgumentError, check_numbers, format_value, read_path
 
 LISTS = ("dense", "bm25", "pagerank", "base")
 """Names of the lists that a pool may have; "base" is that of another retriever, whose scores say nothing."""
@@ -47,7 +46,6 @@ class RankingWeights:
     def __post_init__(self) -> None:
         for field in _TABLES:
             weights = getattr(self, field)
-            check_kind(Mapping, hint="write {'linked': 2.7}", **{field: weights})
             for name, weight in weights.items():
                 if name not in SIGNALS:
                     raise ArgumentError(
@@ -97,7 +95,6 @@ class RankingWeights:
             ArgumentError: the text is no such JSON, or an unknown signal or no number stands in it.
 
         """
-        check_kind(str, text=text)
         try:
             tables = json.loads(text)
         except (ValueError, RecursionError) as error:

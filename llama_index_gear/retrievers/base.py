@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.agents.gear.external import ExternalPolicy
+from llama_index_gear.agents.gear.external_policy import ExternalPolicy
 from llama_index_gear.agents.gear.policy import GeARPolicy
 from llama_index_gear.agents.gear.selection import SelectionPolicy
 from llama_index_gear.agents.loop import Budget, Policy, agent_flow

@@ -16,9 +16,9 @@ from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, Calls
 from llama_index_gear.agents.gear.selection import SelectionPolicy
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, check_counts, format_value
+from llama_index_gear.expansion.alignment import build_expansion
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
-from llama_index_gear.expansion.external import build_expansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pool_retrieval import POOL_PAGERANK, PoolRetrieval
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
@@ -75,7 +75,7 @@ class GeARRetriever(GistRetriever):
             `calls="selection"`. Default 10 (GeAR App. B.2).
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
         check_alignment: drop links to triples of the graph that are about something else than the noted fact, in each
-            step and at the end (`shared_name` in this package's `expansion.external`); the trace shows those of the
+            step and at the end (`shared_name` in this package's `expansion.alignment`); the trace shows those of the
             steps. Only with `graph`. Default True there.
         passage_link_top_k: passages, and triples, that each fact of the gist is linked to (GeAR Eq. 8; k is not given
             there). Default 3: on MuSiQue, in one step, R@5/10/15 is 79.9/86.2/87.5, with 10 it is 70.2/84.3/89.5.

@@ -58,7 +58,7 @@ class GraphRetriever(StoreRetriever):
         TenantError: the store is divided between tenants, and neither it nor the filters name one.
         UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
         EmbeddingError: (from `retrieve`) a question's embedding, given or made, is none of the store's dimension.
-        TripleError: (from `retrieve`) a node of a base retriever carries triples that are none.
+        TripleError: (from `retrieve`) a node of a base retriever has malformed `gear_triples`.
         Exception: (from `retrieve`) any exception of a base retriever or of Qdrant.
 
     """
@@ -104,11 +104,11 @@ class GraphRetriever(StoreRetriever):
         return (await arun(self._retrieval.pool_flow(_to_bundle(query)), self._backends.aanswer))[0]
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._retrieval.retrieve(query_bundle)
+        return run(self._retrieval.retrieve_flow(query_bundle), self._backends.answer)
 
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await self._retrieval.aretrieve(query_bundle)
+        return await arun(self._retrieval.retrieve_flow(query_bundle), self._backends.aanswer)
 
 
 def _to_bundle(query: QueryType) -> QueryBundle:

@@ -12,12 +12,13 @@ from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQue
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import check_counts
+from llama_index_gear.expansion.alignment import build_expansion
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
-from llama_index_gear.expansion.external import build_expansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
+from llama_index_gear.flow import arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.retrievers.base import HasExpansion, HasReader, StoreRetriever
@@ -41,11 +42,11 @@ class ExpansionRetriever(HasExpansion, StoreRetriever):
         self._expansion = expansion
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._expansion.retrieve(query_bundle)
+        return run(self._expansion.retrieve_flow(query_bundle), self._backends.answer)
 
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await self._expansion.aretrieve(query_bundle)
+        return await arun(self._expansion.retrieve_flow(query_bundle), self._backends.aanswer)
 
 
 class NaiveGERetriever(ExpansionRetriever):
@@ -143,7 +144,7 @@ class SyncGERetriever(HasReader, ExpansionRetriever):
         pagerank: see `NaiveGERetriever`.
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
         check_alignment: drop links to triples of the graph that are about something else than the noted fact
-            (`shared_name` in this package's `expansion.external`). Only with `graph`. Default True there.
+            (`shared_name` in this package's `expansion.alignment`). Only with `graph`. Default True there.
         read_prompt: the reader's prompt, with the variables `question` and `passages`, and optionally `problem` (what
             was wrong with the last reply). Also reachable as `read` through `get_prompts` / `update_prompts`.
         vector_store_query_mode: see `NaiveGERetriever`.

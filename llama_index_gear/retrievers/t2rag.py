@@ -60,7 +60,7 @@ class T2RAGRetriever(AgentRetriever):
         expand: settings of a beam search. The first round that brings nothing new is then followed by a graph expansion
             (GeAR §4.2) from the resolved facts toward the open clues, to passages that no round has seen. Default
             None: T²RAG has no graph. With a model of 1.5 B, `expand=BeamSearch()` took 0.6 calls a question more, for
-            recall@10 of 58.3 instead of 54.4 (30 questions of MuSiQue, see the guide on choosing).
+            recall@10 of 58.3 instead of 54.4 (30 questions of MuSiQue, see `REPORT.md`).
         prompts: your own prompts for "decompose" or "resolve"; also reachable through `get_prompts` / `update_prompts`.
             `PROMPTS` in this package's `agents.t2rag.policy` shows their variables; a "resolve" prompt may leave out
             `known`, and `passages` where `show_passages` is False.
@@ -116,6 +116,7 @@ class T2RAGRetriever(AgentRetriever):
             llm=Settings.llm if llm is None else llm,
         )
         policy = T2RAGPolicy(
+            backends=backends,
             max_steps=max_rounds,
             passages=passages_per_round,
             search_by=search_by,

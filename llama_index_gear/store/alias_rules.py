@@ -70,7 +70,7 @@ class Strength(IntEnum):
     ABBREVIATION = 2
     """A passage or a fact that both names share, or embeddings that are near."""
     STATED = 3
-    """No third name of which a fact says the same."""
+    """No third name that a fact states to be the same."""
     STRONG = 4
     """No third name that is as near."""
     EQUAL = 5

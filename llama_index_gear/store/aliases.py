@@ -3,7 +3,7 @@
 A link joins two entity keys. It stands in the payload of every triple that has one of the two at an end: `aliases` says
 which key has which alias, and the aliases' keys are appended to `entities`, by which neighbors are found. So reading
 costs nothing more, a filter hides a link with its triples, and whoever deletes triples deletes their links. Links are
-not transitive. Without links a payload is what it was before there were any.
+not transitive. Unlinked payloads are unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, check_characters, check_kinds, format_value
+from llama_index_gear.errors import ArgumentError, check_characters, format_value
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import EmbedTexts, RunFunction
 from llama_index_gear.store.alias_rules import (
@@ -49,8 +49,6 @@ from llama_index_gear.triple import entity_key
 
 _KEYS = 200
 """Entity keys a query."""
-_PARTNER_KEYS = 1_000
-"""Entity keys of new triples a query: few triples answer."""
 _UNRELATED = ("a loaf of bread", "on Tuesday afternoon", "the wooden staircase", "they were walking")
 """Texts whose cosine with a name is what a model gives to texts that have nothing in common."""
 _LEAST_NEARNESS = 0.4
@@ -107,16 +105,17 @@ def index_partners(links: Iterable[Link]) -> dict[tuple[str | None, str], set[st
     return partners
 
 
-def find_partners_flow(collections: Collections, tenancy: Tenancy, keys: Sequence[str]) -> Flow[Partners]:
-    """Find the keys that stored triples name as those which these keys, of new triples, are linked with."""
+def match_linked(keys: Collection[str]) -> models.FieldCondition:
+    """Build the condition that a triple has one of its entities linked with one of these keys."""
+    return match_any(f"{ALIASES}[].alias", keys)
+
+
+def index_linked(points: Iterable[Any], tenancy: Tenancy) -> Partners:
+    """Index the links of triples by their aliases' keys."""
     partners: dict[tuple[str | None, str], set[str]] = {}
-    for start in range(0, len(keys), _PARTNER_KEYS):
-        match_ = models.Filter(must=[match_any(f"{ALIASES}[].alias", keys[start : start + _PARTNER_KEYS])])
-        fields = [ALIASES, *list_tenant_fields(tenancy)]
-        points = yield from collections.scroll_flow(collections.triples, match_, payload=fields, vectors=False)
-        for point in points:
-            for entity, alias in read_sound_aliases(point.payload):
-                partners.setdefault((read_tenant(tenancy, point.payload), alias), set()).add(entity)
+    for point in points:
+        for entity, alias in read_sound_aliases(point.payload):
+            partners.setdefault((read_tenant(tenancy, point.payload), alias), set()).add(entity)
     return partners
 
 
@@ -133,10 +132,17 @@ class LinkChanges:
         self._changes.setdefault(repr(wanted), (wanted, []))[1].append(point.id)
         return True
 
+    def build_operations(self, *conditions: Any) -> list[Any]:
+        """Build the operations that change the triples, if they match these conditions."""
+        return [
+            operation
+            for payload, ids in self._changes.values()
+            for operation in _build_operations(payload, [models.HasIdCondition(has_id=ids), *conditions])
+        ]
+
     def write_flow(self, collections: Collections) -> Flow[None]:
         """Write the changes, if there are any. Triples that were deleted meanwhile are no error."""
-        operations = [operation for change in self._changes.values() for operation in _build_operations(*change)]
-        if operations:
+        if operations := self.build_operations():
             yield from collections.update_flow(collections.triples, operations)
 
 
@@ -437,7 +443,6 @@ def _read_pairs(pairs: Sequence[Any]) -> list[AliasPair]:
         ArgumentError: one is neither, has one name twice, or holds half a character.
 
     """
-    check_kinds(object, hint="write [('IBM', 'International Business Machines')]", pairs=pairs)
     read = []
     for given in pairs:
         pair = given
@@ -453,9 +458,9 @@ def _read_pairs(pairs: Sequence[Any]) -> list[AliasPair]:
     return read
 
 
-def _build_operations(payload: dict[str, Any], ids: list[Any]) -> list[Any]:
+def _build_operations(payload: dict[str, Any], conditions: list[Any]) -> list[Any]:
     """Build the operations that set the links of triples, or remove them."""
-    match_ = models.Filter(must=[models.HasIdCondition(has_id=ids)])
+    match_ = models.Filter(must=conditions)
     operations: list[Any] = [
         models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, filter=match_)),
     ]

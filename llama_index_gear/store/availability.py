@@ -1,8 +1,8 @@
 """A server that is away: its calls are repeated for a while. What it refuses is said in plain words.
 
 Every call of the store can be repeated: a write sets points to a state, and a deletion names what is to be gone. So a
-call whose answer was lost is made again, whether or not the server has carried it out. Of a write that has a condition,
-its writer reads afterwards what is stored (`commits`).
+call whose answer was lost is made again, whether or not the server has carried it out. After a
+conditional write, the writer reads back what was stored (`commits`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The average length of a store's passages, for BM25's length normalization: given, read back, or learned."""
+"""The average length of a store's passages, for BM25's length normalization: given, stored, or learned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,12 +14,10 @@ from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import RunFunction
 from llama_index_gear.store.bm25 import WordEncoder, learn_average
 from llama_index_gear.store.collections import Collections
-from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.schema import NODE_FIELDS, SPARSE, read_passages
 
 _LEARNED_FROM = 1_000  # passages
 _PAGE = 100  # passages a page, when their lengths are measured
-_READ = 8  # passages that an average is read back from: the longest tells it
 _FAR = 1.5  # an average that is wrong by this factor is learned anew
 
 
@@ -27,81 +25,38 @@ _FAR = 1.5  # an average that is wrong by this factor is learned anew
 class AverageLength:
     """The average length that a store weighs its passages' words with.
 
-    A given length stands. Otherwise the store keeps the length that the weights of its passages were made with: they
-    and the passages' texts determine it. The first passages of an empty store teach it. Stores of one collection in one
-    process share it, so that two that fill it at once use the same.
+    A given length stands. Otherwise it is the one in the metadata of the passages' collection. Whoever makes the
+    collection learns it from the first passages: so all writers of an empty store use the same.
 
     Attributes:
         collections: the store's collections.
-        locks: the locks of the passages' collection, which keep the shared length.
         given: the length that the user gave; None: it is learned.
 
     """
 
     collections: Collections
-    locks: PassageLocks
     given: float | None
 
     @property
-    def _encoder(self) -> WordEncoder:
-        return self.collections.bm25
+    def words(self) -> float | None:
+        """The length in words; None before it is known."""
+        return self.collections.average_words if self.given is None else self.given
 
-    def learn(self, nodes: Sequence[BaseNode]) -> float:
-        """Return the average length of the first 1,000 passages."""
-        return learn_average(self._measure(nodes[:_LEARNED_FROM]))
+    @property
+    def encoder(self) -> WordEncoder:
+        """The encoder of passages."""
+        return self.collections.bm25.with_average(self.words or self.collections.bm25.average_words)
 
-    def _measure(self, nodes: Sequence[BaseNode]) -> list[int]:
-        return [self._encoder.measure(get_embedded_text(node)) for node in nodes]
-
-    def settle_flow(self, learn: Callable[[], float]) -> Flow[float]:
-        """Read the length from stored passages, if there are any; otherwise agree on a learned one. Return it."""
+    def learn_flow(self, nodes: Sequence[BaseNode]) -> Flow[float]:
+        """Return the given length, or that of the first 1,000 of these passages."""
         if self.given is not None:
             return self.given
-        stored = yield from self.read_flow()
-        if stored is not None:
-            self.locks.average_words = stored
-            return stored
-        if self.locks.average_words is not None:
-            return self.locks.average_words
-        return self.locks.agree_on_average((yield from ask(RunFunction(learn))))
+        return (yield from ask(RunFunction(lambda: learn_average(self._measure(nodes[:_LEARNED_FROM])))))
 
-    def encoder_flow(self, learn: Callable[[], float]) -> Flow[WordEncoder]:
-        """Return the encoder of passages, for a write that has their lock."""
-        average = self.locks.average_words if self.given is None else self.given
-        if average is None:  # the store was cleared since the length was settled
-            average = yield from self.settle_flow(learn)
-        return self._encoder.with_average(average)
-
-    def read_flow(self) -> Flow[float | None]:
-        """Return the length that stored passages were weighed with; None if none tells it."""
-        if not (yield from self.collections.exists_flow()):
-            return None
-        weighed = models.Filter(must=[models.HasVectorCondition(has_vector=SPARSE)])
-        points, _ = yield from self.collections.page_flow(
-            self.collections.passages, weighed, payload=NODE_FIELDS, vectors=True, limit=_READ
-        )
-        texts = [(get_embedded_text(node), get_word_weights(point)) for node, point in read_passages(points)[0]]
-        for text, weights in sorted(texts, key=lambda pair: -len(pair[0])):
-            average = self._encoder.read_average(text, weights)
-            if average is not None:
-                return average
-        return None
-
-    def expect_flow(self) -> Flow[float | None]:
-        """Return the length that all passages should be weighed with; None if none of them tells it.
-
-        It is the stored one, unless passages that are stored now are longer or shorter by half: then it is theirs.
-        """
+    def learn_stored_flow(self) -> Flow[float]:
+        """Return the given length, or that of the first 1,000 stored passages, with a page of them in memory."""
         if self.given is not None:
             return self.given
-        stored = yield from self.read_flow()
-        if stored is None:
-            return None
-        learned = learn_average((yield from self._measure_stored_flow()))
-        return learned if max(learned, stored) >= _FAR * min(learned, stored) else stored
-
-    def _measure_stored_flow(self) -> Flow[list[int]]:
-        """Return the lengths of the first 1,000 stored passages, with one page of them at a time in memory."""
         lengths: list[int] = []
         offset, has_more = None, True
         while has_more and len(lengths) < _LEARNED_FROM:
@@ -111,13 +66,24 @@ class AverageLength:
             nodes = [node for node, _ in read_passages(points)[0]]
             lengths += yield from ask(RunFunction(partial(self._measure, nodes)))
             has_more = offset is not None
-        return lengths[:_LEARNED_FROM]
+        return learn_average(lengths[:_LEARNED_FROM])
 
-    def find_drift_flow(self, points: Sequence[Any], average: float | None) -> Flow[list[BaseNode]]:
-        """Return the passages whose weights were made with another length; none if the length is None."""
-        if average is None:
-            return []
-        encoder = self._encoder.with_average(average)
+    def _measure(self, nodes: Sequence[BaseNode]) -> list[int]:
+        return [self.collections.bm25.measure(get_embedded_text(node)) for node in nodes]
+
+    def expect_flow(self) -> Flow[float | None]:
+        """Return the length that all passages should be weighed with; None if none is stored.
+
+        It is the stored one, unless passages that are stored now are longer or shorter by half: then it is theirs.
+        """
+        if self.given is not None or self.words is None:
+            return self.given
+        learned = yield from self.learn_stored_flow()
+        return learned if max(learned, self.words) >= _FAR * min(learned, self.words) else self.words
+
+    def find_drift_flow(self, points: Sequence[Any]) -> Flow[list[BaseNode]]:
+        """Return the passages whose weights were made with another length."""
+        encoder = self.encoder
         return (yield from ask(RunFunction(lambda: _find_drift(points, encoder))))
 
 

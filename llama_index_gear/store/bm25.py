@@ -26,7 +26,6 @@ TRIPLE_AVG_LEN = 8.0
 """Length of an average triple in words, for BM25's length normalization."""
 LEAST_AVG_LEN = 60.0
 """The smallest average length of passages that is learned, in words: that of about 100 words of English."""
-_K, _B = 1.2, 0.75  # Qdrant's own
 _COUNTING = 1e6  # as k, without length normalization: a weight is then the count of its word, but for a millionth
 _TOLERANCE = 1e-4  # of weights that an engine keeps as floats of 32 bits
 
@@ -50,7 +49,7 @@ class WordEncoder:
 
     def __init__(self, language: str, average_words: float) -> None:
         self._settings = (language, average_words)
-        self._bm25 = Bm25(Bm25Config(language=language, avg_len=average_words, k=_K, b=_B))
+        self._bm25 = Bm25(Bm25Config(language=language, avg_len=average_words))
 
     @property
     def average_words(self) -> float:
@@ -82,51 +81,23 @@ class WordEncoder:
 
         Half a character separates words.
         """
-        return self._count(unify_spelling(repair_surrogates(text)))
-
-    def _count(self, spelling: str) -> dict[int, int]:
-        vector = self._counter.embed_document(_split_spelling(spelling))
+        vector = self._counter.embed_document(_split_words(repair_surrogates(text)))
         counts = (round(weight * _COUNTING / (_COUNTING + 1 - weight)) for weight in vector.values)
         return dict(zip(vector.indices, counts, strict=True))
 
-    def read_average(self, text: str, stored: models.SparseVector | None) -> float | None:
-        """Return the average length that a text's stored weights were made with, to four digits.
-
-        It is None if the text has no words, or another encoder made the weights.
-        """
-        weights = _to_dict(stored)
-        spellings = (self._count(spelling) for spelling in _list_spellings(text))
-        counts = next((counts for counts in spellings if weights.keys() == counts.keys()), {})
-        if not counts:
-            return None
-        word = min(counts, key=counts.__getitem__)  # the rarest tells the length best
-        if not 0 < weights[word] < (_K + 1) * counts[word]:
-            return None
-        norm = counts[word] * (_K + 1 - weights[word]) / weights[word] / _K  # 1 - b + b · length / average
-        average = _B * sum(counts.values()) / (norm - 1 + _B) if norm > 1 - _B else 0.0
-        if average <= 0 or not self.with_average(average)._made(text, stored):
-            return None
-        return float(f"{average:.4g}")
-
     def fits(self, text: str, stored: models.SparseVector | None) -> bool:
-        """Return True if the stored weights are this encoder's, or have other words than its own."""
-        weights = _to_dict(stored)
-        for spelling in _list_spellings(text):
-            expected = self._weigh(spelling)
-            if weights.keys() == expected.keys():
-                return _are_near(weights, expected) and spelling == unify_spelling(text)
-        return True
+        """Return True if the stored weights are this encoder's, or have other words than its own.
+
+        Weights may differ by what an engine's floats lose.
+        """
+        weights, expected = _to_dict(stored), _to_dict(self.embed_document(text))
+        return weights.keys() != expected.keys() or all(
+            abs(weight - weights[word]) <= _TOLERANCE for word, weight in expected.items()
+        )
 
     def has_words(self, text: str, stored: models.SparseVector) -> bool:
-        """Return True if the stored weights are of this encoder's words, in either spelling."""
-        return any(set(self._weigh(spelling)) == set(stored.indices) for spelling in _list_spellings(text))
-
-    def _made(self, text: str, stored: models.SparseVector | None) -> bool:
-        """Return True if the stored weights are this encoder's, in either spelling."""
-        return any(_are_near(_to_dict(stored), self._weigh(spelling)) for spelling in _list_spellings(text))
-
-    def _weigh(self, spelling: str) -> dict[int, float]:
-        return _to_dict(to_sparse_vector(self._bm25.embed_document(_split_spelling(spelling))))
+        """Return True if the stored weights are of this encoder's words."""
+        return set(self.embed_document(text).indices) == set(stored.indices)
 
     def measure(self, text: str) -> int:
         """Return the length of a text in words, without stop words."""
@@ -138,28 +109,13 @@ class WordEncoder:
         return Bm25(Bm25Config(language=self._settings[0], avg_len=1.0, k=_COUNTING, b=0.0))
 
 
-def _list_spellings(text: str) -> list[str]:
-    """List the text's one spelling, and its own: stores were filled with that before texts had one spelling."""
-    return list(dict.fromkeys([unify_spelling(text), text]))
-
-
 def _to_dict(vector: models.SparseVector | None) -> dict[int, float]:
     return {} if vector is None else dict(zip(vector.indices, vector.values, strict=True))
 
 
-def _are_near(weights: dict[int, float], expected: dict[int, float]) -> bool:
-    """Return True if weights are the expected ones, but for what an engine's floats lose."""
-    return weights.keys() == expected.keys() and all(
-        abs(weight - weights[word]) <= _TOLERANCE for word, weight in expected.items()
-    )
-
-
 def _split_words(text: str) -> str:
     """Return the text's one spelling with its overlong words split, and text without spaces as pairs of letters."""
-    return _split_spelling(unify_spelling(text))
-
-
-def _split_spelling(text: str) -> str:
+    text = unify_spelling(text)
     if "ß" in text or "ẞ" in text:  # as entity keys have it: "STRASSE" is "Straße"
         text = text.replace("ß", "ss").replace("ẞ", "SS")
     if not text.isascii() and _SPACELESS_RUN.search(text):

@@ -26,9 +26,11 @@ logger = logging.getLogger(__name__)
 PAGE = 1000
 """Points a page, when all points that match are wanted."""
 FORMAT = 1
-"""The format of collections, in their metadata. Those without one were made before there was a number, in format 1."""
+"""The format of collections, in their metadata. Those without one were made by LlamaIndex's own store, say."""
 FORMAT_KEY = "gear_format"
 """The key of the format in a collection's metadata."""
+AVERAGE_KEY = "gear_average_words"
+"""The key of the average length of passages, in words, in the metadata of their collection."""
 _INDEXING_THRESHOLD = 20_000  # kilobytes: Qdrant's own default
 
 
@@ -78,10 +80,11 @@ class Collections:
         is_loading: True while collections are created without vector indexes, which are built later.
         place: where the collections are, for messages: a folder; empty if they are on a server.
         requires_mark: True if nothing is written into a collection that no `GeARVectorStore` made.
-        clear_count: returns how often both collections were deleted, through any store in this process.
+        get_epoch: returns a number that changes when what is known below may no longer hold.
         dimension: dimension of the dense vectors; None until the collections are found.
+        average_words: average length that passages are weighed with; None until it is found, or if there is none.
         has_triples: True once the triples' collection is found.
-        has_index_of_calls: True once it has the index by which what calls left is found.
+        is_prepared: True once both collections have all their indexes.
 
     """
 
@@ -96,11 +99,12 @@ class Collections:
     is_loading: bool = False
     place: str = ""
     requires_mark: bool = False
-    clear_count: Callable[[], int] = lambda: 0
-    dimension: int | None = field(default=None)
-    has_triples: bool = field(default=False)
-    has_index_of_calls: bool = field(default=False)
-    _seen_clear_count: int = field(default=0, init=False)
+    get_epoch: Callable[[], int] = lambda: 0
+    dimension: int | None = field(default=None, init=False)
+    average_words: float | None = field(default=None, init=False)
+    has_triples: bool = field(default=False, init=False)
+    is_prepared: bool = field(default=False, init=False)
+    _seen_epoch: int = field(default=0, init=False)
     _has_warned: bool = field(default=False, init=False)
     _has_looked_for_triples: bool = field(default=False, init=False)
 
@@ -108,27 +112,39 @@ class Collections:
         list_indexed_fields(self.payload_indexes)  # raises if one is wrong, before anything is stored
 
     def exists_flow(self) -> Flow[bool]:
-        """Return True if there is a collection to search; note its dimension."""
-        if self._seen_clear_count != self.clear_count():
-            self.dimension, self.has_triples, self._seen_clear_count = None, False, self.clear_count()
-            self.has_index_of_calls = False
+        """Return True if there is a collection to search; note what it says of itself."""
+        if self._seen_epoch != self.get_epoch():
+            self.dimension = self.average_words = None
+            self.has_triples = self.is_prepared = False
+            self._seen_epoch = self.get_epoch()
         if self.dimension is None:
             name = {"collection_name": self.passages}
             exists = yield from ask(QdrantCall("collection_exists", name))
             if exists:
-                info = yield from ask(QdrantCall("get_collection", name))
-                self._check_format(info)
-                vectors = info.config.params.vectors
-                if not isinstance(vectors, dict) or DENSE not in vectors:
-                    raise StoreError(
-                        f"collection {self.passages!r} has no vector named {DENSE!r}: it was "
-                        "made by another program; choose another collection_name and ingest into it"
-                    )
-                self.dimension = vectors[DENSE].size
+                self.note((yield from ask(QdrantCall("get_collection", name))))
         return self.dimension is not None
 
-    def _check_format(self, info: models.CollectionInfo) -> None:
-        found = (info.config.metadata or {}).get(FORMAT_KEY, FORMAT)
+    def note(self, info: models.CollectionInfo) -> None:
+        """Note what the passages' collection says of itself.
+
+        Raises:
+            StoreError: it has another format, or was made by another program.
+
+        """
+        metadata = info.config.metadata or {}
+        self._check_format(metadata)
+        vectors = info.config.params.vectors
+        if not isinstance(vectors, dict) or DENSE not in vectors:
+            raise StoreError(
+                f"collection {self.passages!r} has no vector named {DENSE!r}: it was "
+                "made by another program; choose another collection_name and ingest into it"
+            )
+        average = metadata.get(AVERAGE_KEY)
+        self.average_words = float(average) if isinstance(average, int | float) and average > 0 else None
+        self.dimension = vectors[DENSE].size
+
+    def _check_format(self, metadata: Mapping[str, Any]) -> None:
+        found = metadata.get(FORMAT_KEY, FORMAT)
         if found != FORMAT:
             raise StoreError(
                 f"collection {self.passages!r}{self.place and f' in {self.place}'} has format {found}, and this "
@@ -169,14 +185,19 @@ class Collections:
 
         LlamaIndex's own store makes a collection of passages alone.
         """
-        if not (yield from self.exists_flow()):
-            return False
+        exists = yield from self.exists_flow()
+        return exists and (yield from self.has_triples_flow())
+
+    def has_triples_flow(self) -> Flow[bool]:
+        """Return True if the triples' collection exists, with or without that of the passages."""
         if not self.has_triples:
             self.has_triples = yield from ask(QdrantCall("collection_exists", {"collection_name": self.triples}))
         return self.has_triples
 
-    def prepare_flow(self, name: str, config: dict[str, Any], fields: Sequence[tuple[str, Any]]) -> Flow[None]:
-        """Create a collection and its payload indexes where they are missing.
+    def prepare_flow(
+        self, name: str, config: dict[str, Any], fields: Sequence[tuple[str, Any]]
+    ) -> Flow[models.CollectionInfo]:
+        """Create a collection and its payload indexes where they are missing; return what it says of itself.
 
         Repeating it is safe, also at the same time as other writers.
 
@@ -186,8 +207,8 @@ class Collections:
         """
         exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
         if not exists:
-            config = {**config, **self.options}
-            config["metadata"] = {**(config.get("metadata") or {}), FORMAT_KEY: FORMAT}
+            metadata = {**(self.options.get("metadata") or {}), **config.get("metadata", {}), FORMAT_KEY: FORMAT}
+            config = {**config, **self.options, "metadata": metadata}
             if self.is_loading:
                 config["optimizers_config"] = self._build_optimizers(0)
             try:
@@ -196,22 +217,20 @@ class Collections:
                 exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
                 if not exists:  # otherwise another writer was faster
                     raise
-        yield from self.index_flow(name, fields)
-
-    def index_flow(self, name: str, fields: Sequence[tuple[str, Any]]) -> Flow[None]:
-        """Create the payload indexes of a collection that are missing.
-
-        Raises:
-            ArgumentError: no `GeARVectorStore` made it, and `requires_mark` is True.
-
-        """
-        info = yield from ask(QdrantCall("get_collection", {"collection_name": name}))
+        info: models.CollectionInfo = yield from ask(QdrantCall("get_collection", {"collection_name": name}))
         if self.requires_mark and not _is_marked(info):
             raise ArgumentError(f"no GeARVectorStore made the collection {name!r}: nothing is written into it")
         for field_, schema in fields:
             if find_index_fault(info.payload_schema or {}, field_):
                 arguments = {"collection_name": name, "field_name": field_, "field_schema": schema}
                 yield from ask(QdrantCall("create_payload_index", arguments))
+        return info
+
+    def keep_average_flow(self, average_words: float) -> Flow[None]:
+        """Note the average length of passages in the metadata of their collection."""
+        arguments = {"collection_name": self.passages, "metadata": {AVERAGE_KEY: average_words}}
+        yield from ask(QdrantCall("update_collection", arguments))
+        self.average_words = average_words
 
     def set_loading_flow(self, is_loading: bool) -> Flow[None]:
         """Defer vector indexes, or have them built, in existing collections and those created later."""
@@ -277,9 +296,8 @@ class Collections:
         offset: Any = None,
     ) -> Flow[tuple[list[Any], Any]]:
         """Read the next points that match, by id; return them and the offset of the next page (None: no more)."""
-        arguments = {"scroll_filter": match_, "limit": limit, "offset": offset}
-        options = {"collection_name": name, "with_payload": payload, "with_vectors": vectors}
-        (points, next_offset) = yield from ask(QdrantCall("scroll", {**arguments, **options}))
+        call = build_page(name, match_, payload=payload, vectors=vectors, limit=limit, offset=offset)
+        (points, next_offset) = yield from ask(call)
         return list(points), next_offset
 
     def find_present_flow(self, node_ids: Sequence[str]) -> Flow[set[str]]:
@@ -337,6 +355,22 @@ class Collections:
             if request.using == DENSE and request.query is not None:
                 request.params = self.search_params
         return (yield from rank_flow(name, requests))
+
+
+def build_page(
+    name: str,
+    match_: models.Filter | None,
+    *,
+    payload: bool | list[str],
+    vectors: Any = False,
+    limit: int = PAGE,
+    offset: Any = None,
+) -> QdrantCall:
+    """Build the call that reads the next points that match, by id."""
+    arguments = {"scroll_filter": match_, "limit": limit, "offset": offset}
+    return QdrantCall(
+        "scroll", {"collection_name": name, "with_payload": payload, "with_vectors": vectors, **arguments}
+    )
 
 
 MAX_TIED = 500

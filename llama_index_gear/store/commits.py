@@ -1,4 +1,4 @@
-"""Writes of passages with their triples that end whole beside the writes of other processes, without a common lock.
+"""Lock-free writes: a passage and its triples stay consistent when several processes write them.
 
 A passage with triples names the write that stored it, and so do its triples. A write of a passage goes so:
 
@@ -7,13 +7,16 @@ A passage with triples names the write that stored it, and so do its triples. A 
    in one step, so among writers side by side each passage has one successor.
 3. It reads which write the passage names. If that is another's, it starts anew, in a new name, and replaces that one.
    It also starts anew if the passage was new and its triples are no longer its own: another writer may have replaced
-   them, stored its passage and have had that deleted, all since step 1.
-4. It deletes the triples that it read before step 1, and that the passage doesn't state.
+   them, stored its passage and have had that deleted, all since step 1. It reads the links of the triples' entities
+   too: a call that links these beside this one then finds the triples, or this call finds its links.
+4. It deletes the triples that it read before step 1, and that the passage doesn't state, and links the others.
+
+Where no other process can write, step 2 has no condition, and step 3 reads the links alone.
 
 From step 1 to step 4 these triples say that a call is at work on them (`UNFINISHED`), and which one. So do those that
 are deleted with their passage. By them `unfinished` finds a call that ended early, and finishes or undoes it.
 
-Each start anew follows the success of another writer, so all come to an end. The last one to store the passage wins.
+A writer starts anew only after another has succeeded, so all terminate. The last one to store the passage wins.
 
 A deletion marks the triples of the write that the passage names, deletes the passage if it still names that write, and
 then deletes the marked triples. Where there is no passage, it spares triples in the name of a call under way: their
@@ -23,12 +26,13 @@ So a stored passage has all its triples, whatever call dies and at whatever mome
 dies is triples without a passage, or that their passage doesn't state. Repeating the call removes them; so does
 `unfinished`.
 
-A passage without triples names no write: nothing of it can be incomplete. Nor do passages and triples of a store that
-was filled before writes had names. They are replaced and deleted in the same way.
+A passage without triples names no write: nothing of it can be incomplete. Nor does one that LlamaIndex's own store
+wrote.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -39,7 +43,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import StoreError
 from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.requests import QdrantCall
-from llama_index_gear.store.collections import PAGE, Collections
+from llama_index_gear.store.collections import PAGE, Collections, build_page
 from llama_index_gear.store.filters import require_conditions
 from llama_index_gear.store.locks import Claim, PassageLocks
 from llama_index_gear.store.schema import (
@@ -126,7 +130,7 @@ class PassageCommits:
         triples = yield from read()
         guessed = self._guess_named(node_ids, triples)
         unclear = [node_id for node_id in node_ids if node_id not in guessed and node_id not in named]
-        if unclear:
+        if unclear and not self.locks.is_alone:
             call = build_retrieve(self.collections.passages, unclear)
             named = {**named, **{node_id: None for node_id in unclear}, **read_named(unclear, (yield from ask(call)))}
             triples = yield from read()
@@ -154,7 +158,7 @@ class PassageCommits:
 
 @dataclass(frozen=True)
 class Commit:
-    """One attempt to write passages. First store the triples, then the passages.
+    """One attempt to write passages. First store the triples, then the passages; then verify, and finish.
 
     Attributes:
         collections: the store's collections.
@@ -200,30 +204,61 @@ class Commit:
                 QdrantCall("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})
             )
 
-    def store_passages_flow(self) -> Flow[dict[str, Lost]]:
-        """Store the passages, and delete triples that they don't state. Return those to be written anew, by id."""
-        for is_replaced in (False, True):
-            if part := {
-                node_id: draft for node_id, draft in self.drafts.items() if bool(self._replaced(node_id)) == is_replaced
-            }:
-                yield from ask(self._build_upsert(part))
-        lost = yield from self._find_lost_flow()
-        if self._triple_ids or self.stored.triples:
-            yield from self._finish_flow(lost)
-        return lost
+    def store_passages_flow(self) -> Flow[None]:
+        """Store the passages: those that replace a named write, and those that don't."""
+        parts = [
+            {node_id: draft for node_id, draft in self.drafts.items() if bool(self._replaced(node_id)) == is_replaced}
+            for is_replaced in (False, True)
+        ]
+        for part in [self.drafts] if self.locks.is_alone else filter(None, parts):
+            yield from ask(self._build_upsert(part))
 
-    def _finish_flow(self, lost: Collection[str]) -> Flow[None]:
-        """Delete the outdated triples; then say of the others no longer that this call is at work on them."""
+    def verify_flow(
+        self, linked: models.FieldCondition | None = None, fields: Sequence[str] = ()
+    ) -> Flow[tuple[dict[str, Lost], list[Any]]]:
+        """Find the passages to be written anew: those that name another write, and new ones that lack triples.
+
+        Return also the triples, of all passages, that match a condition, with these fields and others.
+        """
+        new = [node_id for node_id, write in self.writes.items() if write and not self._replaced(node_id)]
+        wanted: list[Any] = [] if linked is None else [linked]
+        requests: list[Request[Any]] = []
+        if not self.locks.is_alone:
+            wanted += [self._match_own(new)] if new else []
+            requests.append(build_retrieve(self.collections.passages, list(self.drafts)))
+        if not wanted and not requests:
+            return {}, []
+        if not wanted:
+            (stored,) = yield requests
+            return self._find_lost(stored, []), []
+        name, match_, payload = self.collections.triples, models.Filter(should=wanted), ["passage_id", WRITE, *fields]
+        *read, (triples, offset) = yield [*requests, build_page(name, match_, payload=payload)]
+        triples = list(triples)
+        while offset is not None:
+            page, offset = yield from self.collections.page_flow(
+                name, match_, payload=payload, vectors=False, offset=offset
+            )
+            triples += page
+        return self._find_lost(read[0], triples) if read else {}, triples
+
+    def finish_flow(self, lost: Collection[str], changes: Sequence[Any] = ()) -> Flow[None]:
+        """Delete the outdated triples, and make these changes; then take off what says that this call is at work."""
+        if not (self._triple_ids or self.stored.triples):
+            return
         operations: list[Any] = []
         if outdated := self._match_outdated(lost):
             selector = models.FilterSelector(filter=require_conditions(outdated))
             operations.append(models.DeleteOperation(delete=selector))
+        operations += changes
         of_lost: list[Any] = [match_any("passage_id", lost)] if lost else []
-        done = models.DeletePayload(
-            keys=[UNFINISHED], filter=models.Filter(must=[match_any(UNFINISHED, [self.call])], must_not=of_lost)
-        )
+        done = models.DeletePayload(keys=[UNFINISHED], filter=models.Filter(must=[self.is_own], must_not=of_lost))
         operations.append(models.DeletePayloadOperation(delete_payload=done))
         yield from self.collections.update_flow(self.collections.triples, operations)
+
+    @property
+    def is_own(self) -> models.FieldCondition:
+        """The condition that this call is at work on a triple."""
+        return match_any(UNFINISHED, [self.call])
 
     def _match_outdated(self, spared: Collection[str]) -> models.Filter | None:
         """Build the filter of the outdated triples, but for those of some passages; None if there are none."""
@@ -255,44 +290,41 @@ class Commit:
         return {str(point.id) for draft in self.drafts.values() for point in draft.triples}
 
     def _build_upsert(self, part: Mapping[str, Draft]) -> QdrantCall:
-        """Build the call that stores passages: those that replace a named write, or those that don't."""
+        """Build the call that stores passages, each on condition that it names the write that is to be replaced."""
         replaced: list[str] = []
         for node_id, draft in part.items():
             names = {WRITE: self.writes[node_id], REPLACED: self._replaced(node_id)}
             payload = {key: value for key, value in (draft.passage.payload or {}).items() if key not in names}
             draft.passage.payload = {**payload, **{key: name for key, name in names.items() if name}}
             replaced += filter(None, [names[REPLACED]])
-        condition = models.Filter(must=[match_any(WRITE, replaced)]) if replaced else match_writes([])
-        mode = models.UpdateMode.UPDATE_ONLY if replaced else models.UpdateMode.UPSERT
         points = [draft.passage for draft in part.values()]
         arguments = {"collection_name": self.collections.passages, "points": points, "wait": True}
-        return QdrantCall("upsert", {**arguments, "update_filter": condition, "update_mode": mode})
+        if not self.locks.is_alone:
+            is_replaced = match_any(WRITE, replaced) if replaced else match_writes([])
+            arguments["update_filter"] = models.Filter(must=[is_replaced])
+            arguments["update_mode"] = models.UpdateMode.UPDATE_ONLY if replaced else models.UpdateMode.UPSERT
+        return QdrantCall("upsert", arguments)
 
-    def _find_lost_flow(self) -> Flow[dict[str, Lost]]:
-        """Find the passages that name another write than theirs, and new ones that lack triples of their own."""
-        new = [node_id for node_id, write in self.writes.items() if write and not self._replaced(node_id)]
-        expected = sum(len(self.drafts[node_id].triples) for node_id in new)
-        read = build_retrieve(self.collections.passages, list(self.drafts))
-        requests: list[Request[Any]] = [self._build_count(new), read] if new else [read]
-        *counted, points = yield requests
-        is_robbed = bool(counted) and counted[0].count < expected
-        named, replaced = read_named(self.drafts, points), read_named(self.drafts, points, REPLACED)
+    def _find_lost(self, passages: Sequence[Any], triples: Sequence[Any]) -> dict[str, Lost]:
+        """Find the passages, as they are stored now, that name another write, and new ones that lack triples."""
+        named, replaced = read_named(self.drafts, passages), read_named(self.drafts, passages, REPLACED)
+        stored = Counter(point.payload.get(WRITE) for point in triples)
         lost = {}
         for node_id, write in self.writes.items():
             now = named.get(node_id)
             if now == write:
-                is_lost = is_robbed and node_id in new
+                is_new = write is not None and not self._replaced(node_id)
+                is_lost = is_new and stored[write] < len(self.drafts[node_id].triples)
             else:
                 is_lost = write is None or replaced.get(node_id) != write
             if is_lost:
                 lost[node_id] = Lost(write, now)
         return lost
 
-    def _build_count(self, node_ids: Sequence[str]) -> QdrantCall:
-        """Build the call that counts the passages' triples in the name of their writes."""
+    def _match_own(self, node_ids: Sequence[str]) -> models.Filter:
+        """Build the filter of the passages' triples that are in the name of their writes."""
         writes = [write for node_id in node_ids if (write := self.writes[node_id])]
-        match_ = models.Filter(must=[match_any("passage_id", node_ids), match_any(WRITE, writes)])
-        return QdrantCall("count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": True})
+        return models.Filter(must=[match_any("passage_id", node_ids), match_any(WRITE, writes)])
 
 
 def build_retrieve(name: str, node_ids: Iterable[str]) -> QdrantCall:

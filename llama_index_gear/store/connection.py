@@ -7,6 +7,7 @@ import threading
 from collections.abc import Awaitable, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import iscoroutinefunction
 from ipaddress import ip_address
@@ -17,15 +18,15 @@ from urllib.parse import urlsplit
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.settings import Settings
 from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.http import models
 from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_kind, check_numbers, format_value
-from llama_index_gear.flow import Answer, Handler, Request, run_coroutine
-from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.flow import Answer_co, Flow, Request, Result, ask_all, relay, run_coroutine
 from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
+from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.availability import Tries, arepeat, describe_address, reconnect_soon, repeat
-from llama_index_gear.store.consistency import Consistency
 from llama_index_gear.store.embedded.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.store.side_by_side import RunFlows, arun_flows, run_flows
@@ -41,7 +42,7 @@ NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write 
 
 
 class Connection:
-    """Answers `QdrantCall`, `EmbedQuery`, `EmbedTexts`, `RunFunction`, `AcquirePassages` and `RunFlows`.
+    """Answers `QdrantCall`, `EmbedQuery`, `EmbedTexts`, `RunFunction`, `AcquirePassages`, `RunFlows` and `Routed`.
 
     Nothing is opened before the first call.
 
@@ -146,35 +147,54 @@ class Connection:
         """True for a server. Qdrant in this process's memory, also behind a wrapper, isn't made for several threads."""
         return self.is_server and not isinstance(getattr(self.client, "_client", None), QdrantLocal | AsyncQdrantLocal)
 
-    def answer(self, request: Request[Answer]) -> Answer:
-        """Answer a request."""
-        return self._make_handler(request).answer()  # type: ignore[no-any-return]
+    def route_flow(self, flow: Flow[Result]) -> Flow[Result]:
+        """Run a flow whose requests this connection answers, whichever answers those of the flow around it."""
+        return relay(flow, lambda batch: ask_all([Routed(request, self) for request in batch]))
 
-    async def aanswer(self, request: Request[Answer]) -> Answer:
-        """`answer`, without blocking the event loop."""
-        return await self._make_handler(request).aanswer()  # type: ignore[no-any-return]
+    def answer(self, request: Request[Any]) -> Any:
+        """Answer a request.
 
-    def _make_handler(self, request: Request[Any]) -> Handler:
+        Raises:
+            StoreError: a connection has no answer to it.
+
+        """
         self._check_process()
         match request:
             case QdrantCall():
-                call = self._consistency.apply(request)
-                return Handler(partial(self._call, call), partial(self._acall, call))
+                return self._call(self._consistency.apply(request))
             case EmbedQuery():
-                model, text = self.embed_model, request.text
-                return Handler(partial(model.get_query_embedding, text), partial(model.aget_query_embedding, text))
+                return self.embed_model.get_query_embedding(request.text)
             case EmbedTexts():
-                model, texts = self.embed_model, list(request.texts)
-                return Handler(
-                    partial(model.get_text_embedding_batch, texts), partial(model.aget_text_embedding_batch, texts)
-                )
+                return self.embed_model.get_text_embedding_batch(list(request.texts))
             case RunFunction():
-                return Handler(request.function, partial(asyncio.to_thread, request.function))
+                return request.function()
             case AcquirePassages():
-                return Handler(request.claim.acquire, request.claim.aacquire)
+                return request.claim.acquire()
             case RunFlows():
-                return Handler(partial(run_flows, request, self.answer), partial(arun_flows, request, self.aanswer))
-        raise StoreError(f"a store's engine has no answer to {type(request).__name__}")
+                return run_flows(request, self.answer)
+            case Routed():
+                return request.connection.answer(request.request)
+        raise _make_error(request)
+
+    async def aanswer(self, request: Request[Any]) -> Any:
+        """`answer`, without blocking the event loop."""
+        self._check_process()
+        match request:
+            case QdrantCall():
+                return await self._acall(self._consistency.apply(request))
+            case EmbedQuery():
+                return await self.embed_model.aget_query_embedding(request.text)
+            case EmbedTexts():
+                return await self.embed_model.aget_text_embedding_batch(list(request.texts))
+            case RunFunction():
+                return await (request.afunction or partial(asyncio.to_thread, request.function))()
+            case AcquirePassages():
+                return await request.claim.aacquire()
+            case RunFlows():
+                return await arun_flows(request, self.aanswer)
+            case Routed():
+                return await request.connection.aanswer(request.request)
+        raise _make_error(request)
 
     def close(self) -> None:
         """Write out and release the embedded engine; close a server's client, or both if they were made here."""
@@ -228,6 +248,18 @@ class Connection:
 
     def _make_tries(self, call: QdrantCall, client: Any) -> Tries:
         return Tries(call, partial(describe_address, client), self._retry_seconds)
+
+
+@dataclass(frozen=True)
+class Routed(Request[Answer_co]):
+    """A request that another connection answers than the one that drives its flow. Answer: the request's."""
+
+    request: Request[Answer_co]
+    connection: Connection
+
+
+def _make_error(request: Request[Any]) -> StoreError:
+    return StoreError(f"a store's engine has no answer to {type(request).__name__}")
 
 
 def make_embedded_client(path: str | Path, arguments: Mapping[str, Any]) -> EdgeClient:
@@ -317,3 +349,63 @@ async def _await_to_end(work: Awaitable[Any]) -> Any:
     if cancelled is not None:
         raise cancelled from (None if future.cancelled() else future.exception())
     return future.result()
+
+
+_WRITES = frozenset({"upsert", "delete", "batch_update_points"})
+_READS = frozenset({"retrieve", "scroll", "query_batch_points"})
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """The wishes of a store; None: the server's defaults.
+
+    Attributes:
+        ordering: of writes.
+        consistency: of reads: a number of replicas, or a kind.
+
+    """
+
+    ordering: models.WriteOrdering | None = None
+    consistency: int | models.ReadConsistencyType | None = None
+
+    @classmethod
+    def read(cls, write_ordering: Any, read_consistency: Any, *, has_replicas: bool) -> Consistency:
+        """Read a store's arguments: Qdrant's values, or their names.
+
+        Raises:
+            ArgumentError: one is none of Qdrant's, or the engine has no replicas.
+
+        """
+        is_count = isinstance(read_consistency, int) and not isinstance(read_consistency, bool)
+        if is_count and read_consistency < 1:
+            raise ArgumentError(f"read_consistency must be 1 or more replicas, got {read_consistency}")
+        made = cls(
+            _read(models.WriteOrdering, write_ordering=write_ordering),
+            read_consistency
+            if is_count
+            else _read(models.ReadConsistencyType, "a number of replicas", read_consistency=read_consistency),
+        )
+        if not has_replicas and made != cls():
+            raise ArgumentError(
+                "the embedded engine has one copy of each point: leave write_ordering and read_consistency out"
+            )
+        return made
+
+    def apply(self, call: QdrantCall) -> QdrantCall:
+        """Return the call with what it takes of this."""
+        if self.ordering is not None and call.method in _WRITES:
+            return replace(call, arguments={**call.arguments, "ordering": self.ordering})
+        if self.consistency is not None and call.method in _READS:
+            return replace(call, arguments={**call.arguments, "consistency": self.consistency})
+        return call
+
+
+def _read(kind: Any, other: str = "", **given: Any) -> Any:
+    ((name, value),) = given.items()
+    if value is None:
+        return None
+    try:
+        return kind(value)
+    except ValueError as error:
+        names = [repr(member.value) for member in kind] + ([other] if other else [])
+        raise ArgumentError(f"{name} must be {' or '.join(names)}, got {format_value(value)}") from error

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilters
@@ -12,7 +11,7 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.flow import Answer_co, Flow, Request, arun, ask, ask_all, relay, run
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.requests import QdrantCall, RunFunction
 from llama_index_gear.store.aliases import StoreAliases, keep_present
@@ -20,6 +19,7 @@ from llama_index_gear.store.average_length import get_embedded_text, get_word_we
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import Collections, resolve_flow
 from llama_index_gear.store.commits import Draft
+from llama_index_gear.store.connection import Connection
 from llama_index_gear.store.filters import build_conditions
 from llama_index_gear.store.locks import AcquirePassages, Claim
 from llama_index_gear.store.schema import (
@@ -32,48 +32,18 @@ from llama_index_gear.store.schema import (
     match_any,
     to_node,
 )
-from llama_index_gear.store.side_by_side import RunFlows, arun_flows, run_all_flow, run_flows
+from llama_index_gear.store.side_by_side import run_all_flow
 from llama_index_gear.store.writes import StoreWrites, check_owners_flow
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class StoreRequest(Request[Answer_co]):
-    """A request to one of two stores. Answer: the request's."""
-
-    to_target: bool
-    request: Request[Answer_co]
-
-
-def copy(flow: Flow[Result], answer_source: Callable[[Any], Any], answer_target: Callable[[Any], Any]) -> Result:
-    """Run a flow of two stores: each answers its own requests."""
-
-    def answer(request: Any) -> Any:
-        if isinstance(request, RunFlows):
-            return run_flows(request, answer)
-        return (answer_target if request.to_target else answer_source)(request.request)
-
-    return run(flow, answer)
-
-
-async def acopy(
-    flow: Flow[Result], answer_source: Callable[[Any], Awaitable[Any]], answer_target: Callable[[Any], Awaitable[Any]]
-) -> Result:
-    """`copy`, without blocking the event loop."""
-
-    async def answer(request: Any) -> Any:
-        if isinstance(request, RunFlows):
-            return await arun_flows(request, answer)
-        return await (answer_target if request.to_target else answer_source)(request.request)
-
-    return await arun(flow, answer)
 
 
 def copy_flow(
-    source: StoreWrites, target: StoreWrites, filters: MetadataFilters | None, show_progress: bool
+    source: StoreWrites,
+    target: StoreWrites,
+    at_target: Connection,
+    filters: MetadataFilters | None,
+    show_progress: bool,
 ) -> Flow[int]:
-    """The flow of `copy_to`: it yields `StoreRequest`, and returns the number of passages that were copied.
+    """The flow of `copy_to`, which the source's connection answers; return the number of passages that were copied.
 
     It copies passages page by page, triples first; to a server, several pages side by side. So the target's passages
     have all their triples whenever the copy ends, and repeating it adds what is missing.
@@ -83,40 +53,35 @@ def copy_flow(
             f"the stores' tenant_field differ ({source.tenancy.field!r} and {target.tenancy.field!r}): passages would "
             "belong to nobody, or to everybody"
         )
-    dimension = yield from _read_dimension_flow(source, to_target=False)
+    dimension = yield from _read_dimension_flow(source)
     if dimension is None:
         return 0
-    if (yield from _read_dimension_flow(target, to_target=True)) is not None:
+    if (yield from at_target.route_flow(_read_dimension_flow(target))) is not None:
         target.collections.check_dimension([0.0] * dimension, "an embedding of the store that is copied")
-    yield from route_flow(target.prepare_flow(dimension), to_target=True)
-    average = yield from route_flow(source.average.read_flow(), to_target=False)
-    if average is not None:
-        yield from route_flow(target.average.settle_flow(lambda: average), to_target=True)
     collections = source.collections
+    average = collections.average_words
+    yield from at_target.route_flow(target.prepare_flow(dimension, lambda: _take_average_flow(target, average)))
     match_ = models.Filter(must=build_conditions(filters))
     counted = yield from ask(
-        StoreRequest(
-            False, QdrantCall("count", {"collection_name": collections.passages, "count_filter": match_, "exact": True})
-        )
+        QdrantCall("count", {"collection_name": collections.passages, "count_filter": match_, "exact": True})
     )
-    has_triples = yield from route_flow(collections.triples_exist_flow(), to_target=False)
+    has_triples = yield from collections.triples_exist_flow()
     copied, offset, size = 0, None, source.batch_size
     ahead = 2 * target.limit if target.limit > 1 else 1  # pages that are looked up at once
     with tqdm(total=counted.count, desc="Copying passages and triples", disable=not show_progress) as bar:
         while True:
-            page, offset = yield from route_flow(
-                collections.page_flow(
-                    collections.passages,
-                    match_,
-                    payload=NODE_FIELDS,
-                    vectors=False,
-                    limit=ahead * size,
-                    offset=offset,
-                ),
-                to_target=False,
+            page, offset = yield from collections.page_flow(
+                collections.passages,
+                match_,
+                payload=NODE_FIELDS,
+                vectors=False,
+                limit=ahead * size,
+                offset=offset,
             )
             flows = [
-                _copy_page_flow(source, target, page[start : start + size], match_, average, bar, has_triples)
+                _copy_page_flow(
+                    source, target, at_target, page[start : start + size], match_, average, bar, has_triples
+                )
                 for start in range(0, len(page), size)
             ]
             counts: list[int] = yield from run_all_flow(flows, target.limit)
@@ -125,24 +90,31 @@ def copy_flow(
                 return copied
 
 
-def copy_links_flow(source: StoreAliases, target: StoreAliases) -> Flow[None]:
+def _take_average_flow(target: StoreWrites, average: float | None) -> Flow[float | None]:
+    """Return the average length of an empty target: the one that it was given, or the source's."""
+    yield from ()
+    return average if target.average.given is None else target.average.given
+
+
+def copy_links_flow(source: StoreAliases, target: StoreAliases, at_target: Connection) -> Flow[None]:
     """Make the links of the target whole after a copy: each stands in all triples of its names, or in none.
 
     The target has the links that were copied, and those of its own. A link that the source has not, though it has both
     names, was undone there: it is undone here too.
     """
-    links = yield from route_flow(target.read_links_flow(None), to_target=True)
+    links = yield from at_target.route_flow(target.read_links_flow(None))
     if not links:
         return
     scope = source.tenancy.own_filters
-    others = links - (yield from route_flow(source.read_links_flow(scope), to_target=False))
-    undone = keep_present(others, (yield from route_flow(source.read_names_flow(others, scope), to_target=False)))
-    yield from route_flow(target.relink_flow(lambda stored: stored - undone, is_scoped=False), to_target=True)
+    others = links - (yield from source.read_links_flow(scope))
+    undone = keep_present(others, (yield from source.read_names_flow(others, scope)))
+    yield from at_target.route_flow(target.relink_flow(lambda stored: stored - undone, is_scoped=False))
 
 
 def _copy_page_flow(
     source: StoreWrites,
     target: StoreWrites,
+    at_target: Connection,
     page: Sequence[Any],
     match_: models.Filter,
     average: float | None,
@@ -152,7 +124,7 @@ def _copy_page_flow(
     """Copy the passages of a page; return their number."""
     read = yield from _read_flow(source, page, match_, has_triples)
     if read.passages:
-        yield from _write_flow(target, read, average)
+        yield from at_target.route_flow(_write_flow(target, read, average))
     bar.update(len(page))
     return len(read.passages)
 
@@ -176,18 +148,15 @@ def _read_flow(source: StoreWrites, page: Sequence[Any], match_: models.Filter, 
     page_filter = models.Filter(must=[*(match_.must or ()), models.HasIdCondition(has_id=[point.id for point in page])])
     last_torn: set[tuple[str, str | None]] = set()
     try:
-        yield from ask(StoreRequest(False, AcquirePassages(claim)))
+        yield from ask(AcquirePassages(claim))
         while True:
-            passages = yield from route_flow(
-                collections.scroll_flow(collections.passages, page_filter, payload=True, vectors=True), to_target=False
-            )
+            passages = yield from collections.scroll_flow(collections.passages, page_filter, payload=True, vectors=True)
             nodes = [to_node(point) for point in passages]
             triples: list[Any] = []
             if has_triples and passages:
                 triple_filter = models.Filter(must=[match_any("passage_id", [node.node_id for node in nodes])])
-                triples = yield from route_flow(
-                    collections.scroll_flow(collections.triples, triple_filter, payload=True, vectors=True),
-                    to_target=False,
+                triples = yield from collections.scroll_flow(
+                    collections.triples, triple_filter, payload=True, vectors=True
                 )
             read = {str(point.id) for point in triples}
             stated = [{triple.id(node.node_id) for triple in read_triples(node)} for node in nodes]
@@ -232,15 +201,14 @@ def _write_flow(target: StoreWrites, page: _Page, average: float | None) -> Flow
     nodes = page.nodes
     claim = target.locks.claim({node.node_id for node in nodes})
     try:
-        yield from ask(StoreRequest(True, AcquirePassages(claim)))
-        if average is not None:
-            encoder = yield from route_flow(target.average.encoder_flow(lambda: average), to_target=True)
-            if encoder.average_words != average:
-                passages = yield from ask(StoreRequest(True, RunFunction(lambda: _weigh(passages, nodes, encoder))))
+        yield from ask(AcquirePassages(claim))
+        if average is not None and target.average.words != average:
+            encoder = target.average.encoder
+            passages = yield from ask(RunFunction(lambda: _weigh(passages, nodes, encoder)))
         drafts = {node.node_id: Draft(_make_point(point), []) for node, point in zip(nodes, passages, strict=True)}
         for point in page.triples:
             drafts[point.payload["passage_id"]].triples.append(_make_point(point))
-        yield from route_flow(_commit_flow(target, claim, nodes, drafts), to_target=True)
+        yield from _commit_flow(target, claim, nodes, drafts)
     finally:
         claim.release()
 
@@ -256,7 +224,9 @@ def _commit_flow(
         stored = yield from target.commits.read_stored_flow(list(drafts), named)
         commit = target.commits.begin(claim, drafts, stored)
         yield from commit.store_triples_flow()
-        lost = yield from commit.store_passages_flow()
+        yield from commit.store_passages_flow()
+        lost, _ = yield from commit.verify_flow()
+        yield from commit.finish_flow(lost)
         drafts = {node_id: drafts[node_id] for node_id in lost}
         named = {node_id: entry.named for node_id, entry in lost.items()}
 
@@ -292,15 +262,15 @@ def check_compatible(source: Any, target: Any) -> None:
         )
 
 
-def check_apart_flow(source: Collections, target: Collections) -> Flow[None]:
+def check_apart_flow(source: Collections, target: Collections, at_target: Connection) -> Flow[None]:
     """Refuse a target of the same engine one of whose names leads to a collection of the source.
 
     Raises:
         ArgumentError: the target is one.
 
     """
-    read = yield from route_flow(_list_names_flow(source), to_target=False)
-    written = yield from route_flow(_list_names_flow(target), to_target=True)
+    read = yield from _list_names_flow(source)
+    written = yield from at_target.route_flow(_list_names_flow(target))
     if shared := read & written:
         raise ArgumentError(f"a store cannot be copied into itself: both stores have the collection {min(shared)!r}")
 
@@ -312,12 +282,7 @@ def _list_names_flow(collections: Collections) -> Flow[set[str]]:
     return {found[name].name if name in found else name for name in names}
 
 
-def _read_dimension_flow(store: StoreWrites, *, to_target: bool) -> Flow[int | None]:
+def _read_dimension_flow(store: StoreWrites) -> Flow[int | None]:
     """Return the dimension of a store's collections; None if they do not exist."""
-    exists = yield from route_flow(store.collections.exists_flow(), to_target=to_target)
+    exists = yield from store.collections.exists_flow()
     return store.collections.dimension if exists else None
-
-
-def route_flow(flow: Flow[Result], *, to_target: bool) -> Flow[Result]:
-    """Run a flow of one store, with its requests addressed to that store."""
-    return relay(flow, lambda batch: ask_all([StoreRequest(to_target, request) for request in batch]))

@@ -33,6 +33,9 @@ from llama_index_gear.store.schema import (
 )
 from llama_index_gear.tenancy import Tenancy, is_name
 
+_MARKS = ["passage_id", WRITE, DELETED]
+"""Payload fields of a triple that tell whether it is left over."""
+
 
 @dataclass(frozen=True)
 class StoreDeletes:
@@ -84,7 +87,6 @@ class StoreDeletes:
             extra_conditions: none, or two: a condition on passages, and its equivalent on triples.
 
         """
-        passages, triples = self.collections.passages, self.collections.triples
         passage_filter = require_conditions(models.Filter(must=[*extra_conditions[:1], *build_conditions(filters)]))
         triple_filter = require_conditions(
             models.Filter(must=[*extra_conditions[1:], *build_conditions(filters, under=METADATA)])
@@ -92,27 +94,33 @@ class StoreDeletes:
         claim = self.locks.claim(None)
         try:
             yield from ask(AcquirePassages(claim))
-            has_passages = yield from ask(QdrantCall("collection_exists", {"collection_name": passages}))
-            has_triples = yield from ask(QdrantCall("collection_exists", {"collection_name": triples}))
+            has_more = has_passages = yield from self.collections.exists_flow()
+            left_over = triple_filter if (yield from self.collections.has_triples_flow()) else None
             offset: Any = None
-            while has_passages:
+            points: list[Any] = []
+            while has_more:
                 points, offset = yield from self.collections.page_flow(
-                    passages, passage_filter, payload=True, vectors=False, offset=offset
+                    self.collections.passages, passage_filter, payload=True, vectors=False, offset=offset
                 )
-                call = self.locks.name_write(claim)
-                while points:
-                    points = yield from self._delete_passages_flow(points, passage_filter, has_triples, call)
-                if offset is None:
-                    break
-            while has_triples:
-                points, offset = yield from self.collections.page_flow(
-                    triples, triple_filter, payload=["passage_id", WRITE, DELETED], vectors=False, offset=offset
-                )
-                yield from self.delete_left_over_flow(points, has_passages)
-                if offset is None:
-                    break
+                has_more = offset is not None
+                found, call = points, self.locks.name_write(claim)
+                while found:
+                    found = yield from self._delete_passages_flow(
+                        found, passage_filter, call, None if has_more else left_over
+                    )
+            if left_over is not None and not points:  # otherwise they are gone with the last passages
+                yield from self._delete_all_left_over_flow(left_over, has_passages)
         finally:
             claim.release()
+
+    def _delete_all_left_over_flow(self, match_: models.Filter, has_passages: bool) -> Flow[None]:
+        offset, has_more = None, True
+        while has_more:
+            points, offset = yield from self.collections.page_flow(
+                self.collections.triples, match_, payload=_MARKS, vectors=False, offset=offset
+            )
+            yield from self.delete_left_over_flow(points, has_passages)
+            has_more = offset is not None
 
     def delete_left_over_flow(self, triples: Sequence[Any], has_passages: bool) -> Flow[set[str]]:
         """Delete those of these triples that are left over, without a passage; return the passages that are stored.
@@ -134,21 +142,27 @@ class StoreDeletes:
                 yield from self.collections.delete_flow(self.collections.triples, match_)
 
     def _delete_passages_flow(
-        self, points: Sequence[Any], match_: models.Filter, has_triples: bool, call: str
+        self, points: Sequence[Any], match_: models.Filter, call: str, left_over: models.Filter | None
     ) -> Flow[list[Any]]:
         """Delete passages that were read, and their triples, unless another writer replaces them meanwhile.
 
         The marks tell a later call which triples are left over if this one, named `call`, dies after it deleted the
         passages. Return the passages that are there once more, as they were: `unfinished` wrote them.
+
+        Args:
+            points: of the passages.
+            match_: what passages that are to be deleted match.
+            call: the name of the call.
+            left_over: what triples match that are to be deleted if they have no passage; None: none are looked for.
+
         """
-        triples = self.collections.triples
+        triples, has_triples = self.collections.triples, self.collections.has_triples
         payloads = {point.id: point.payload or {} for point in points}
         damaged = [point_id for point_id, payload in payloads.items() if not has_sound_marks(payload)]  # none's
         writes = {payload[WRITE] for payload in payloads.values() if has_sound_marks(payload) and payload.get(WRITE)}
         hashes = {node.node_id: node.hash for node, _ in read_passages(points)[0]}
-        passage_ids = list(hashes)
-        of_passages = match_any("passage_id", passage_ids)
-        if passage_ids and has_triples:
+        of_passages = match_any("passage_id", list(hashes))
+        if hashes and has_triples:
             mark = models.SetPayload(
                 payload={DELETED: True, UNFINISHED: [ANY_CALL, call]},
                 filter=models.Filter(must=[of_passages, match_writes(writes)]),
@@ -158,22 +172,27 @@ class StoreDeletes:
         yield from self.collections.delete_flow(
             self.collections.passages, models.Filter(must=[match_, has_id, match_writes(writes, damaged)])
         )
-        again: list[Any] = []
-        if passage_ids and has_triples:
-            stored = yield from self.collections.scroll_flow(
-                triples, models.Filter(must=[of_passages]), payload=["passage_id", WRITE, DELETED], vectors=False
-            )
-            yield from self._delete_triples_flow(stored, writes)
-            named = {
-                get_passage_id(point)
-                for point in filter(can_be_replaced, stored)
-                if point.payload.get(WRITE, "") not in {*writes, ""}
-            }
-            if named:
-                has_id = models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in named])
-                again = yield from self.collections.scroll_flow(
-                    self.collections.passages, models.Filter(must=[match_, has_id]), payload=True, vectors=False
-                )
+        wanted: list[Any] = [of_passages] if hashes and has_triples else []
+        wanted += [] if left_over is None else [left_over]
+        if not wanted:
+            return []
+        stored = yield from self.collections.scroll_flow(
+            triples, models.Filter(should=wanted), payload=_MARKS, vectors=False
+        )
+        own = [point for point in stored if get_passage_id(point) in hashes]
+        yield from self._delete_triples_flow(own, writes)
+        yield from self.delete_left_over_flow([point for point in stored if get_passage_id(point) not in hashes], True)
+        named = {
+            get_passage_id(point)
+            for point in filter(can_be_replaced, own)
+            if point.payload.get(WRITE, "") not in {*writes, ""}
+        }
+        if not named:
+            return []
+        has_id = models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in named])
+        again = yield from self.collections.scroll_flow(
+            self.collections.passages, models.Filter(must=[match_, has_id]), payload=True, vectors=False
+        )
         return [point for node, point in read_passages(again)[0] if node.hash == hashes[node.node_id]]
 
     def clear_flow(self) -> Flow[None]:
@@ -189,6 +208,5 @@ class StoreDeletes:
                 if exists:
                     yield from ask(QdrantCall("delete_collection", {"collection_name": name}))
         finally:
-            self.locks.clear_count += 1
-            self.locks.average_words = None
+            self.locks.epoch += 1
             claim.release()

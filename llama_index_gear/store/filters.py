@@ -162,10 +162,7 @@ def _read_kind(schema: Any) -> str:
 
 
 def find_index_fault(indexes: Mapping[str, Any], path: str) -> str:
-    """Return what is wrong with the index of a path: there is none, or one by which filters find something else.
-
-    An earlier version made such indexes. It is "" if nothing is wrong.
-    """
+    """Return the fault of a path's index, "" if there is none: it is missing, or its rules change what filters find."""
     if path not in indexes:
         return f"no index of {path!r}"
     kind = _read_kind(indexes[path].data_type)

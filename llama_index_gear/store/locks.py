@@ -32,7 +32,7 @@ from weakref import WeakValueDictionary
 
 from llama_index_gear.errors import StoreError
 from llama_index_gear.flow import Request, sleep
-from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.resources import free_in_child
 
 _POLL_SECONDS = 0.002  # between two polls
 _LONGEST_WRITE = 600  # seconds after which a write of another process is taken for one that died
@@ -109,15 +109,13 @@ class PassageLocks:
 
     Attributes:
         is_alone: True if no other process can write the collections while this one has them open.
-        clear_count: number of times that all passages were cleared, collections included.
-        average_words: average length of the passages that their writers agree on; None: they have not yet.
+        epoch: counts up when the collections may be others next: they were cleared, or a store of theirs was closed.
 
     """
 
     def __init__(self, *, is_alone: bool = False) -> None:
         self.is_alone = is_alone
-        self.clear_count = 0
-        self.average_words: float | None = None
+        self.epoch = 0
         self._tickets = itertools.count()
         self._writes = itertools.count()
         self._process = secrets.token_hex(6)
@@ -155,13 +153,6 @@ class PassageLocks:
             ]
             claim.is_held = not blockers
         return blockers
-
-    def agree_on_average(self, average_words: float) -> float:
-        """Return the writers' average length; if they have none yet, it is this one."""
-        with self._lock:
-            if self.average_words is None:
-                self.average_words = average_words
-            return self.average_words
 
     def name_write(self, claim: Claim) -> str:
         """Return a name for a write under a claim: its second, process, claim and number, in hexadecimal."""

@@ -10,15 +10,14 @@ from llama_index.core.schema import BaseNode
 from qdrant_client.http import models
 from tqdm.auto import tqdm
 
-from llama_index_gear.counts import count
-from llama_index_gear.errors import EmbeddingError, check_counts, check_kind
+from llama_index_gear.characters import count
+from llama_index_gear.errors import EmbeddingError, check_counts
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import EmbedTexts, QdrantCall
 from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import get_embedded_text
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.deletes import StoreDeletes
-from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.schema import (
     DENSE,
     SPARSE,
@@ -68,9 +67,8 @@ class StoreReport:
             `embed_model` makes (1 if it made the stored one); None if nothing was compared.
         triple_agreement: lowest such cosine over a sample of triples; None if nothing was compared.
         bm25_drift: number of passages of a sample whose BM25 weights were made with another average length than the
-            store's, or of another spelling of the text than its one (Unicode NFKC). If passages have become longer or
-            shorter by half since the store learned it, these are all: `repair` learns it anew. It makes the weights of
-            all such passages again.
+            store's. If passages have become longer or shorter by half since the store learned it, these are all:
+            `repair` learns it anew. It makes the weights of all such passages again.
         without_vectors: ids of passages that have no embedding or no BM25 weights, or a triple of which has none; or
             that have, in a sample, those of another text. `repair` makes them.
         settings: what searches lack in the collections' settings, a sentence each. `repair` makes an index that is
@@ -127,9 +125,7 @@ class StoreReport:
                 f"{self.triple_agreement})"
             )
         if self.bm25_drift:
-            faults.append(
-                f"{count(self.bm25_drift, 'sampled passage')} with BM25 weights of another average length or spelling"
-            )
+            faults.append(f"{count(self.bm25_drift, 'sampled passage')} with BM25 weights of another average length")
         return f"{count(self.passages, 'passage')}, {count(self.triples, 'triple')}: {'; '.join(faults) or 'in order'}"
 
 
@@ -149,7 +145,6 @@ class StoreChecks:
     """The flows that check and repair a store."""
 
     collections: Collections
-    reads: StoreReads
     writes: StoreWrites
     deletes: StoreDeletes
     aliases: StoreAliases
@@ -207,26 +202,24 @@ class StoreChecks:
 
     def repair_flow(self, reembed: bool) -> Flow[StoreReport]:
         """The flow of `repair`."""
-        check_kind(bool, reembed=reembed)
         report, agreement = yield from self._examine_flow(SAMPLE)
         if report.wrong_embedder and not reembed and not agreement.is_single:
             raise EmbeddingError(
                 f"the store was filled with another embedding model than the one that it has now ({report}): give it "
                 "the model that it was filled with, or call repair(reembed=True)"
             )
-        if (
-            yield from self.collections.exists_flow()
-        ) and self.collections.dimension:  # LlamaIndex's own store makes no collection of triples
-            yield from self.writes.prepare_flow(self.collections.dimension)
         average = (yield from self.writes.average.expect_flow()) if report.bm25_drift else None
+        if (yield from self.collections.exists_flow()) and self.collections.dimension:
+            # LlamaIndex's own store makes no collection of triples.
+            yield from self.writes.prepare_flow(self.collections.dimension, self.writes.average.learn_stored_flow)
         if average is not None:
-            self.writes.locks.average_words = average
+            yield from self.collections.keep_average_flow(average)
         if reembed:
             yield from self._reembed_flow(report.passages)
         else:
             yield from self._rewrite_flow(report)
             if average is not None:
-                yield from self._weigh_flow(report.passages, average)
+                yield from self._weigh_flow(report.passages)
         for passage_ids in _split(report.orphaned, _PAGE):
             yield from self.deletes.delete_triples_flow(passage_ids)
         yield from self.unfinished.finish_flow()
@@ -365,8 +358,8 @@ class StoreChecks:
                 if offset is None:
                     return
 
-    def _weigh_flow(self, passages: int, average: float) -> Flow[None]:
-        """Make the BM25 weights anew of all passages whose weights are of another average length or spelling."""
+    def _weigh_flow(self, passages: int) -> Flow[None]:
+        """Make the BM25 weights anew of all passages whose weights are of another average length."""
         offset = None
         with tqdm(total=passages, desc="Weighing words again", disable=not self.show_progress) as bar:
             while passages:
@@ -378,7 +371,7 @@ class StoreChecks:
                     limit=self.writes.batch_size,
                     offset=offset,
                 )
-                nodes = yield from self.writes.average.find_drift_flow(points, average)
+                nodes = yield from self.writes.average.find_drift_flow(points)
                 if nodes:
                     yield from self.writes.rewrite_flow(nodes, embed_triples=False)
                 bar.update(len(points))

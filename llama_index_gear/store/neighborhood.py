@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from llama_index.core.vector_stores.types import MetadataFilters
-
-from llama_index_gear.errors import ArgumentError, check_characters, check_counts, check_kind, format_value
+from llama_index_gear.errors import ArgumentError, check_characters, check_counts, format_value, read_path
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.pages.graph import Neighborhood, render_graph
-from llama_index_gear.paths import read_path
-from llama_index_gear.requests import FetchPassages, FetchTriples, IncidentTriples, RunFunction
+from llama_index_gear.pages.page import Neighborhood, render_graph
+from llama_index_gear.requests import RunFunction
 from llama_index_gear.store.filters import build_triple_filter
 from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.schema import SPARSE, TRIPLE_FIELDS, build_query, to_stored_triple
@@ -31,27 +28,24 @@ class GraphPages:
     """The flows that write pages of a store's graph.
 
     Attributes:
-        reads: the flows that read its passages and triples.
+        reads: the flows that read its passages and triples, under filters.
 
     """
 
     reads: StoreReads
 
-    def write_flow(
-        self, path: str | Path, entity: str, filters: MetadataFilters | None, max_triples: int
-    ) -> Flow[Path]:
+    def write_flow(self, path: str | Path, entity: str, max_triples: int) -> Flow[Path]:
         """The flow of `to_html`."""
         file = read_path(path=path)
-        check_kind(str, hint="write the name of an entity, 'Max Born'", entity=entity)
         check_characters(entity=entity)
         if not entity.strip():
             raise ArgumentError("entity is empty: write the name of an entity, 'Max Born'")
         check_counts(max_triples=max_triples)
-        part = yield from self.read_flow(entity, filters, max_triples)
+        part = yield from self.read_flow(entity, max_triples)
         yield from ask(RunFunction(lambda: file.write_text(render_graph(part), "utf-8")))
         return file
 
-    def read_flow(self, entity: str, filters: MetadataFilters | None, max_triples: int) -> Flow[Neighborhood]:
+    def read_flow(self, entity: str, max_triples: int) -> Flow[Neighborhood]:
         """Read the triples that surround an entity, the nearest first, and their passages.
 
         They are read ring by ring. Where not all triples of a ring have room, each of its entities gets the same share.
@@ -68,21 +62,21 @@ class GraphPages:
         while ring and len(triples) < max_triples:
             room = max_triples - len(triples)
             share = -(-room // len(ring))
-            ids, complete = yield from self._read_ring_flow(ring[:room], share, triples, filters)
-            found = yield from self.reads.triples.fetch_flow(FetchTriples(ids[:room]), filters)
+            ids, complete = yield from self._read_ring_flow(ring[:room], share, triples)
+            found = yield from self.reads.fetch_triples_flow(ids[:room])
             whole |= {key for key in complete if complete[key] <= found.keys() | triples.keys()}
             triples.update((triple_id, found[triple_id]) for triple_id in ids[:room] if triple_id in found)
             names = (key for triple_id in ids[:room] if triple_id in found for key in _list_names(found[triple_id]))
             ring = [key for key in dict.fromkeys(names) if key not in seen]
             seen.update(ring)
         if not any(start in stored.entities for stored in triples.values()):
-            yield from self._refuse_flow(entity, filters)
+            yield from self._refuse_flow(entity)
         passage_ids = list(dict.fromkeys(stored.passage_id for stored in triples.values()))
-        passages = yield from self.reads.fetch_flow(FetchPassages(passage_ids), filters)
+        passages = yield from self.reads.get_flow(passage_ids, vectors=False)
         return Neighborhood(start, list(triples.values()), frozenset(whole), passages)
 
     def _read_ring_flow(
-        self, ring: list[str], share: int, known: dict[str, StoredTriple], filters: MetadataFilters | None
+        self, ring: list[str], share: int, known: dict[str, StoredTriple]
     ) -> Flow[tuple[list[str], dict[str, set[str]]]]:
         """Read the ids of a ring's triples that are new, at most so many of each entity.
 
@@ -90,7 +84,7 @@ class GraphPages:
         """
         limits = [share + sum(key in _list_names(stored) for stored in known.values()) + 1 for key in ring]
         groups = [((key,), ()) for key in ring]
-        incidences = yield from self.reads.triples.incident_flow(IncidentTriples(groups, limits), filters)
+        incidences = yield from self.reads.incident_flow(groups, limits)
         ids: dict[str, None] = {}
         complete = {}
         for key, limit, incident in zip(ring, limits, incidences, strict=True):
@@ -99,7 +93,7 @@ class GraphPages:
             ids.update(dict.fromkeys([triple.id for triple in incident if triple.id not in known][:share]))
         return list(ids), complete
 
-    def _refuse_flow(self, entity: str, filters: MetadataFilters | None) -> Flow[None]:
+    def _refuse_flow(self, entity: str) -> Flow[None]:
         """Raise an error that suggests names like the one that no triple has.
 
         Compared are the names in triples that share a word with it, and in the first of all triples.
@@ -107,7 +101,7 @@ class GraphPages:
         triples: list[StoredTriple] = []
         collections = self.reads.collections
         if (yield from collections.triples_exist_flow()):
-            match_ = build_triple_filter(filters)
+            match_ = build_triple_filter(self.reads.filters)
             words = collections.triple_bm25.embed_query(entity)
             query = build_query(words, _COMPARED, match_, payload=TRIPLE_FIELDS, using=SPARSE)
             queries = [query] if words.indices else []

@@ -1,14 +1,13 @@
-"""Flows of Qdrant calls that read passages: by id, by base search, or by a triple of another graph."""
+"""Flows that read passages: by id, by base search, or by a triple of another graph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.core.vector_stores.types import (
-    MetadataFilters,
     VectorStoreQuery,
     VectorStoreQueryMode,
     VectorStoreQueryResult,
@@ -27,15 +26,7 @@ from llama_index_gear.errors import (
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import SOURCE_KEY
-from llama_index_gear.requests import (
-    AlignPassages,
-    EmbedQuery,
-    ExtractionCallIds,
-    FetchPassages,
-    ImportedPassages,
-    SearchLists,
-)
-from llama_index_gear.store.collections import Collections
+from llama_index_gear.requests import EmbedQuery
 from llama_index_gear.store.filters import build_conditions
 from llama_index_gear.store.schema import (
     DENSE,
@@ -65,22 +56,29 @@ class _QueryLimits(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StoreReads:
-    """The flows that read passages."""
+class StoreReads(TripleReads):
+    """The flows that read the passages and the triples of a store that match filters."""
 
-    collections: Collections
-    triples: TripleReads
+    def _exists_flow(self) -> Flow[bool]:
+        """Return True if there is a collection of passages."""
+        yield from self.check_filters_flow()
+        return (yield from self.collections.exists_flow())
+
+    def _can_find_flow(self) -> Flow[bool]:
+        """Return True if there is a collection of passages; warn, once, if there is none."""
+        yield from self.check_filters_flow()
+        return (yield from self.collections.can_search_flow())
 
     def get_flow(
-        self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, vectors: bool = True
+        self, node_ids: list[str] | None, limit: int | None = None, vectors: bool = True
     ) -> Flow[list[BaseNode]]:
-        """Read passages by ids and filters, in the order of the ids, with or without their embeddings."""
+        """Read passages by ids (None: all), in the order of the ids, with or without their embeddings."""
         check_kinds(str, hint=ONE_ID, optional=True, node_ids=node_ids)
         if limit is not None:
             check_counts(limit=limit)
-        if node_ids == [] or not (yield from self.collections.exists_flow()):
+        if node_ids == [] or not (yield from self._exists_flow()):
             return []
-        must = build_conditions(filters)
+        must = build_conditions(self.filters)
         if node_ids is not None:
             must.append(models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in node_ids]))
         points = yield from self.collections.scroll_flow(
@@ -96,18 +94,17 @@ class StoreReads:
             nodes = [by_id[node_id] for node_id in dict.fromkeys(node_ids) if node_id in by_id]
         return nodes[:limit]
 
-    def fetch_flow(self, request: FetchPassages, filters: MetadataFilters | None) -> Flow[list[BaseNode]]:
-        """Answer `FetchPassages`."""
-        return self.get_flow(list(request.ids), filters, None, vectors=False)
+    def call_ids_flow(self) -> Flow[list[tuple[str, str]]]:
+        """List the ids of passages, each with the id of the extractor's call that it shared (empty: with none).
 
-    def call_ids_flow(self, request: ExtractionCallIds, filters: MetadataFilters | None) -> Flow[list[tuple[str, str]]]:
-        """Answer `ExtractionCallIds`, with one page of passages at a time in memory."""
+        One page of passages at a time is in memory.
+        """
         call_ids: list[tuple[str, str]] = []
-        offset, has_more = None, (yield from self.collections.exists_flow())
+        offset, has_more = None, (yield from self._exists_flow())
         while has_more:
             points, offset = yield from self.collections.page_flow(
                 self.collections.passages,
-                models.Filter(must=build_conditions(filters)),
+                models.Filter(must=build_conditions(self.filters)),
                 payload=EXTRACTED_NODE_FIELDS,
                 vectors=False,
                 offset=offset,
@@ -117,34 +114,41 @@ class StoreReads:
         return call_ids
 
     def imported_flow(
-        self, request: ImportedPassages, filters: MetadataFilters | None
+        self, collection: str = "", place: str = "", offset: Any = None
     ) -> Flow[tuple[list[BaseNode], Any]]:
-        """Answer `ImportedPassages`."""
-        if not (yield from self.collections.exists_flow()):
+        """Read the next page of passages that were taken from another collection, without embeddings.
+
+        Args:
+            collection: the collection that gave them.
+            place: where it was (see `Connection.place`); empty: anywhere.
+            offset: of the page; None: the first.
+
+        Returns:
+            The passages, and the offset of the next page (None: no more).
+
+        """
+        if not (yield from self._exists_flow()):
             return [], None
-        if request.ids is not None:
-            nodes = yield from self.get_flow(list(request.ids), filters, None, vectors=False)
-            return nodes, None
         taken = [
             models.FieldCondition(key=f"{SOURCE_KEY}.{key}", match=models.MatchValue(value=value))
-            for key, value in (("collection", request.collection), ("place", request.place))
+            for key, value in (("collection", collection), ("place", place))
             if value
         ]
         points, offset = yield from self.collections.page_flow(
             self.collections.passages,
-            models.Filter(must=[*build_conditions(filters), *taken]),
+            models.Filter(must=[*build_conditions(self.filters), *taken]),
             payload=NODE_FIELDS,
             vectors=False,
-            offset=request.offset,
+            offset=offset,
         )
         return [to_node(point) for point in points], offset
 
-    def query_flow(self, query: VectorStoreQuery, native: models.Filter | None) -> Flow[VectorStoreQueryResult]:
-        """The flow of `query`."""
+    def query_flow(self, query: VectorStoreQuery, native: models.Filter | None = None) -> Flow[VectorStoreQueryResult]:
+        """The flow of `query`. The filters are those of these reads, and `native`; not the query's."""
         limits = _check_query(query)
-        if not (yield from self.collections.can_search_flow()):
+        if not (yield from self._can_find_flow()):
             return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
-        must = [*build_conditions(query.filters), *([native] if native else [])]
+        must = [*build_conditions(self.filters), *([native] if native else [])]
         if query.doc_ids:
             must.append(match_any(DOC_ID, query.doc_ids))
         if query.node_ids:
@@ -185,39 +189,57 @@ class StoreReads:
         self.collections.check_dimension(embedding, "the query's embedding")
         return embedding
 
-    def lists_flow(self, request: SearchLists, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
-        """Answer `SearchLists`, in one round trip."""
-        check_counts(top_k=request.top_k)
-        if unknown := set(request.modes) - {VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE}:
+    def lists_flow(
+        self, question: str, embedding: Sequence[float], modes: Sequence[VectorStoreQueryMode], top_k: int
+    ) -> Flow[list[list[NodeWithScore]]]:
+        """Search passages in several modes at once: dense (DEFAULT; scores are cosines) and BM25 (SPARSE).
+
+        It takes one round trip.
+
+        Args:
+            question: its text.
+            embedding: the question's; BM25 doesn't need it.
+            modes: of the lists.
+            top_k: passages a list.
+
+        Returns:
+            A list a mode, best first.
+
+        """
+        check_counts(top_k=top_k)
+        if unknown := set(modes) - {VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE}:
             raise ArgumentError(f"a list's mode must be DEFAULT or SPARSE, got {format_value(min(unknown))}")
-        if not (yield from self.collections.can_search_flow()):
-            return [[] for _ in request.modes]
-        if VectorStoreQueryMode.DEFAULT in request.modes:
-            self.collections.check_dimension(request.embedding, "the query's embedding")
-        must = build_conditions(filters)
+        if not (yield from self._can_find_flow()):
+            return [[] for _ in modes]
+        if VectorStoreQueryMode.DEFAULT in modes:
+            self.collections.check_dimension(embedding, "the query's embedding")
+        must = build_conditions(self.filters)
         match_ = models.Filter(must=must) if must else None
         queries = []
-        for mode in request.modes:
+        for mode in modes:
             if mode == VectorStoreQueryMode.SPARSE:
-                words = self.collections.bm25.embed_query(request.question)
-                queries.append(build_query(words, request.top_k, match_, payload=NODE_FIELDS, using=SPARSE))
+                words = self.collections.bm25.embed_query(question)
+                queries.append(build_query(words, top_k, match_, payload=NODE_FIELDS, using=SPARSE))
             else:
-                queries.append(build_query(list(request.embedding), request.top_k, match_, payload=NODE_FIELDS))
+                queries.append(build_query(list(embedding), top_k, match_, payload=NODE_FIELDS))
         answers = yield from self.collections.batch_flow(self.collections.passages, queries)
         nodes = {point.id: to_node(point) for answer in answers for point in answer}
         return [
             [NodeWithScore(node=nodes[point.id], score=float(point.score)) for point in answer] for answer in answers
         ]
 
-    def align_flow(self, request: AlignPassages, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
-        """Answer `AlignPassages`."""
-        check_counts(top_k=request.top_k)
-        if not request.texts or not (yield from self.collections.exists_flow()):
-            return [[] for _ in request.texts]
-        must = build_conditions(filters)
+    def align_flow(self, texts: Sequence[str], top_k: int) -> Flow[list[list[NodeWithScore]]]:
+        """Find the `top_k` passages that BM25 ranks first for each text: online alignment (Millions of GeAR-s Eq. 4).
+
+        Each text gives a list, best first.
+        """
+        check_counts(top_k=top_k)
+        if not texts or not (yield from self._exists_flow()):
+            return [[] for _ in texts]
+        must = build_conditions(self.filters)
         match_ = models.Filter(must=must) if must else None
-        vectors = [self.collections.bm25.embed_query(text) for text in request.texts]
-        requests = [build_query(vector, request.top_k, match_, payload=NODE_FIELDS, using=SPARSE) for vector in vectors]
+        vectors = [self.collections.bm25.embed_query(text) for text in texts]
+        requests = [build_query(vector, top_k, match_, payload=NODE_FIELDS, using=SPARSE) for vector in vectors]
         answers = yield from self.collections.batch_flow(self.collections.passages, requests)
         return [
             [NodeWithScore(node=to_node(point), score=float(point.score)) for point in answer] for answer in answers

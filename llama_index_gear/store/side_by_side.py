@@ -1,4 +1,4 @@
-"""Flows side by side: batches of a load, of which one is sent while another waits for its server."""
+"""Runs independent flows concurrently, such as the batches of a load."""
 
 from __future__ import annotations
 
@@ -92,5 +92,5 @@ def _is_in_event_loop() -> bool:
 
 
 def _is_work(request: Any) -> bool:
-    """Return True for what a flow asks of this process, not of a server."""
+    """Return True if a request is answered in this process, without a server."""
     return isinstance(getattr(request, "request", request), EmbedTexts | RunFunction)

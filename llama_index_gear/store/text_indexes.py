@@ -35,7 +35,7 @@ class TextIndexes:
     collections: Collections
     is_server: bool
     _found: set[tuple[str, str]] = field(default_factory=set, init=False)
-    _seen_clear_count: int = field(default=0, init=False)
+    _seen_epoch: int = field(default=0, init=False)
 
     def check_flow(self, filters: MetadataFilters | None) -> Flow[None]:
         """Refuse the filters if they compare the words of a field that has no plain text index.
@@ -47,8 +47,8 @@ class TextIndexes:
         fields = list_word_fields(filters) if self.is_server else []
         if not fields:
             return
-        if self._seen_clear_count != self.collections.clear_count():
-            self._found, self._seen_clear_count = set(), self.collections.clear_count()
+        if self._seen_epoch != self.collections.get_epoch():
+            self._found, self._seen_epoch = set(), self.collections.get_epoch()
         for name, prefix in ((self.collections.passages, ""), (self.collections.triples, METADATA)):
             if all((name, path) in self._found for path in fields):
                 continue

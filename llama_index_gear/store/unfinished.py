@@ -19,7 +19,6 @@ from llama_index.core.schema import BaseNode
 from qdrant_client.http import models
 
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.filters import METADATA, build_conditions
@@ -52,15 +51,11 @@ class UnfinishedWrites:
     locks: PassageLocks
 
     def finish_flow(self) -> Flow[None]:
-        """Answer `FinishWrites`."""
+        """The flow of `finish_writes`."""
         name = self.collections.triples
         has_passages = yield from self.collections.exists_flow()
-        if has_passages:
-            has_triples = yield from self.collections.triples_exist_flow()
-            if has_triples:
-                yield from self.writes.index_calls_flow()
-        else:  # no call left the triples that are there but one that cleared the store
-            has_triples = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
+        has_triples = yield from self.collections.has_triples_flow()
+        # Without passages, no call left the triples that are there but one that cleared the store.
         conditions = [match_any(UNFINISHED, [ANY_CALL])] if has_passages else []
         offset = None
         while has_triples:

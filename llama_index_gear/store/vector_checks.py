@@ -1,19 +1,26 @@
-"""Checks of a store's vectors: which points lack some, and which of a sample have those of another text or model."""
+"""Checks of vectors: which points lack some, which of a sample have those of another text or model.
+
+A check before a write warns of texts that are longer than what the model reads.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
 import uuid
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import BaseNode, MetadataMode
 from qdrant_client.http import models
 
+from llama_index_gear.characters import count
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import EmbedTexts, RunFunction
 from llama_index_gear.store.average_length import AverageLength, get_embedded_text, get_word_weights
@@ -50,13 +57,13 @@ class _Read(NamedTuple):
 
 @dataclass
 class Agreement:
-    """How far the vectors of a sample are those of their texts.
+    """The agreement of a sample's vectors with its texts.
 
     Attributes:
         passages: median cosine of the passages' embeddings and the model's; None if none was compared.
         triples: lowest such cosine of the triples; None if none was compared.
         other: ids of the passages that have the vectors of another text, or a triple of which has.
-        bm25_drift: number of passages whose BM25 weights are of another average length or spelling.
+        bm25_drift: number of passages whose BM25 weights are of another average length.
         is_single: True if no more than one triple has another embedding than the model's.
 
     """
@@ -244,3 +251,60 @@ def _compute_cosine(one: Sequence[float], other: Sequence[float]) -> float:
         return 0.0
     a, b = np.asarray(one), np.asarray(other)
     return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12))
+
+
+_MARKS = 8  # tokens, at most, that a model adds to a text
+
+
+@dataclass
+class TruncationCheck:
+    """Warns once where passages are longer than what the embedding model reads.
+
+    It knows the limit of models that run in this process: of `LightEmbedding`, and of those that have the parts of
+    LlamaIndex's `HuggingFaceEmbedding`, `max_length` and a tokenizer at `_model.tokenizer`. Of other models it says
+    nothing.
+
+    Attributes:
+        get_model: returns the embedding model; None if none is set.
+        has_warned: True once it has warned.
+
+    """
+
+    get_model: Callable[[], BaseEmbedding | None]
+    has_warned: bool = False
+    _tokenizers: list[tuple[Any, Any]] = field(default_factory=list)  # the model's own, and our copy
+
+    def check_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:
+        """Warn if some of these passages are too long, unless it has warned before."""
+        model = None if self.has_warned else self.get_model()
+        limit = getattr(model, "max_length", None)
+        tokenizer = getattr(getattr(model, "_model", None), "tokenizer", None)
+        count_tokens = getattr(model, "count_tokens", None)
+        if not callable(count_tokens) and callable(tokenizer):
+            count_tokens = partial(self._count_tokens, tokenizer)
+        if not isinstance(limit, int) or limit < 1 or not callable(count_tokens):
+            return
+        prefix = getattr(model, "text_instruction", None) or ""
+        texts = [prefix + get_embedded_text(node) for node in nodes]
+        texts = [text for text in texts if len(text.encode()) + _MARKS > limit]  # a token has a byte or more
+        numbers: Sequence[int] = (yield from ask(RunFunction(partial(count_tokens, texts)))) if texts else []
+        too_long = sum(number > limit for number in numbers)
+        if too_long and not self.has_warned:
+            self.has_warned = True
+            size = 3 * limit // 4
+            warnings.warn(
+                f"{too_long} of {count(len(nodes), 'passage')} {'is' if too_long == 1 else 'are'} longer than the "
+                f"{limit} tokens that the embedding model {getattr(model, 'model_name', '')} reads: dense search does "
+                f"not see what lies behind. Make passages shorter, SentenceSplitter(chunk_size={size}, "
+                f"chunk_overlap={size // 10}), say; it counts with another tokenizer than the model, and metadata "
+                "count too",
+                stacklevel=2,
+            )
+
+    def _count_tokens(self, tokenizer: Any, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text."""
+        if not self._tokenizers or self._tokenizers[0][0] is not tokenizer:
+            # A copy: a tokenizer that is at work in another thread may not be told not to truncate.
+            self._tokenizers[:] = [(tokenizer, copy.deepcopy(tokenizer))]
+        tokens = self._tokenizers[0][1](list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
+        return [len(ids) for ids in tokens]

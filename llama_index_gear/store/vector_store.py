@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,55 +21,26 @@ from llama_index.core.vector_stores.types import (
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http.models import ReadConsistencyType, SearchParams, WriteOrdering
 
-from llama_index_gear.errors import ArgumentError, StoreError, check_counts, check_kind, check_kinds
-from llama_index_gear.flow import Answer, Flow, Request, arun, ask, run
-from llama_index_gear.requests import (
-    AlignPassages,
-    ChainSimilarities,
-    EmbedQuery,
-    EmbedTexts,
-    ExtractionCallIds,
-    FetchPassages,
-    FetchTriples,
-    FinishWrites,
-    ImportedPassages,
-    IncidentTriples,
-    LinkTriples,
-    NeighborTriples,
-    PassageTriples,
-    ResolveCollections,
-    RunFunction,
-    SearchLists,
-    SearchTriples,
-)
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_kinds
+from llama_index_gear.flow import Flow, arun, ask, run
+from llama_index_gear.requests import RunFunction
+from llama_index_gear.resources import BoundToProcess, ClosedByWith
 from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
-from llama_index_gear.store.closing import ClosedByWith
-from llama_index_gear.store.collections import Collections, NamedCollection, resolve_flow
-from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
-from llama_index_gear.store.consistency import Consistency
-from llama_index_gear.store.copy import (
-    acopy,
-    check_apart_flow,
-    check_compatible,
-    copy,
-    copy_flow,
-    copy_links_flow,
-    route_flow,
-)
+from llama_index_gear.store.collections import Collections, NamedCollection
+from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, Consistency, make_embedded_client
+from llama_index_gear.store.copy import check_apart_flow, check_compatible, copy_flow, copy_links_flow
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.embedded.client import EdgeClient, compact
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.neighborhood import MAX_TRIPLES, GraphPages
 from llama_index_gear.store.passages import StoreReads, read_native_filter
-from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.side_by_side import SERVER_LIMIT
 from llama_index_gear.store.text_indexes import TextIndexes
-from llama_index_gear.store.triples import TripleReads
-from llama_index_gear.store.truncation import TruncationCheck
 from llama_index_gear.store.unfinished import UnfinishedWrites
+from llama_index_gear.store.vector_checks import TruncationCheck
 from llama_index_gear.store.writes import StoreWrites
 from llama_index_gear.tenancy import Tenancy
 
@@ -122,10 +93,10 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             "medium", through one of them; "strong", through the same one always, or not at all while that is away.
             Where several processes write the same passages, replicas need "medium" or "strong": otherwise one may
             keep one writer's passage, and another the other's. The embedded engine refuses it.
-        read_consistency: which replicas a read asks, and what it believes. "quorum": more than half of them, and what
-            all these have; "majority": all of them, and what more than half have; "all": all, and what all have; a
-            number: so many, and what all these have. A read that finds too few is refused. Default: one replica,
-            which may lack what was written a moment ago. The embedded engine refuses it.
+        read_consistency: Qdrant's read consistency. A read returns the points on which replicas agree: "quorum", all of
+            more than half that are asked; "majority", more than half of all; "all", all of them; a number, all of so
+            many. A read that reaches too few replicas is refused. Default: one replica, which may lack the latest
+            write. The embedded engine refuses it.
         show_progress: show a progress bar while adding. Default False.
 
     Raises:
@@ -152,7 +123,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     show_progress: bool
 
     _collections: Collections = PrivateAttr()
-    _reads: StoreReads = PrivateAttr()
     _writes: StoreWrites = PrivateAttr()
     _deletes: StoreDeletes = PrivateAttr()
     _aliases: StoreAliases = PrivateAttr()
@@ -188,11 +158,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
-        check_kind(SearchParams, hint="write SearchParams(…)", optional=True, search_params=search_params)
         example = "write [{'field_name': 'year', 'field_schema': 'integer'}]"
         check_kinds(dict, hint=example, payload_indexes=payload_indexes)
-        options: dict[str, Any] = {"collection_options": collection_options, "vector_options": vector_options}
-        check_kind(Mapping, hint="write {'on_disk': True}, say", optional=True, **options)
         bm25 = make_encoder(language, LEAST_AVG_LEN if bm25_avg_len is None else bm25_avg_len)
         triple_bm25 = make_encoder(language, TRIPLE_AVG_LEN)
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
@@ -223,16 +190,15 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         self._locks = locks = PassageLocks.for_collection(
             self._connection.engine, collection_name, is_alone=not self._connection.is_server
         )
-        self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
+        self._collections.get_epoch = lambda: locks.epoch  # not `self`: in a cycle the store would close late
         self._truncation = TruncationCheck(self._connection.get_known_model)
         self._text_indexes = TextIndexes(self._collections, self._connection.is_server)
         self._bind_to(Tenancy(tenant_field, None))
 
     def _bind_to(self, tenancy: Tenancy) -> None:
         self._tenancy = tenancy
-        self._reads = StoreReads(self._collections, TripleReads(self._collections))
-        average = AverageLength(self._collections, self._locks, self.bm25_avg_len)
-        parts = (self._collections, self._reads, tenancy, self._locks, average, self._truncation)
+        average = AverageLength(self._collections, self.bm25_avg_len)
+        parts = (self._collections, StoreReads(self._collections), tenancy, self._locks, average, self._truncation)
         limit = SERVER_LIMIT if self._connection.takes_several_calls else 1
         self._writes = StoreWrites(*parts, self.batch_size, limit, self.show_progress)
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
@@ -240,7 +206,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         self._unfinished = UnfinishedWrites(self._collections, self._writes, self._deletes, tenancy, self._locks)
         self._checks = StoreChecks(
             self._collections,
-            self._reads,
             self._writes,
             self._deletes,
             self._aliases,
@@ -272,7 +237,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         It writes into no collection that no `GeARVectorStore` made.
 
         Args:
-            found: name → the collection that it leads to (`ResolveCollections`). Others are still to be made.
+            found: name → the collection that it leads to (`resolve_flow`). Others are still to be made.
 
         """
         names = (self.collection_name, self.triple_collection_name)
@@ -283,9 +248,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             passages=passages,
             triples=triples,
             requires_mark=True,
-            dimension=None,
-            has_triples=False,
-            has_index_of_calls=False,
         )
         bound._bind_to(self._tenancy)
         return bound
@@ -337,14 +299,9 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         return self._tenancy
 
     @property
-    def engine(self) -> Hashable:
-        """The identity of the engine: a server's address, or the client's own."""
-        return self._connection.engine
-
-    @property
-    def place(self) -> str:
-        """Where the collections are: a server's host and port, or a folder; else "memory"."""
-        return self._connection.place
+    def connection(self) -> Connection:
+        """What answers the requests of the store's flows."""
+        return self._connection
 
     @property
     def triple_collection_name(self) -> str:
@@ -364,10 +321,12 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def close(self) -> None:
         """Write out and release an embedded store; close a server's client, or both clients if the store made them."""
         self._connection.close()
+        self._locks.epoch += 1
 
     async def aclose(self) -> None:
         """Do the same as `close`, and close the async client."""
         await self._connection.aclose()
+        self._locks.epoch += 1
 
     # -- LlamaIndex's vector store interface ---------------------------------------------------------------------
 
@@ -479,10 +438,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def _get_nodes_flow(
         self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, with_embeddings: bool
     ) -> Flow[list[BaseNode]]:
-        check_kind(bool, with_embeddings=with_embeddings)
-        filters = self.scope_filters(filters)
-        yield from self._text_indexes.check_flow(filters)
-        return (yield from self._reads.get_flow(node_ids, filters, limit, vectors=with_embeddings))
+        return self.reads(filters).get_flow(node_ids, limit, with_embeddings)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Search passages: dense (DEFAULT), BM25 (SPARSE), or both fused by reciprocal rank fusion (HYBRID).
@@ -509,10 +465,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def _query_flow(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
         hint = "write VectorStoreQuery(query_str=…), or ask an index's retriever"
         check_kind(VectorStoreQuery, hint=hint, query=query)
-        filters = self.scope_filters(query.filters)
-        native = read_native_filter(options)
-        yield from self._text_indexes.check_flow(filters)
-        return (yield from self._reads.query_flow(replace(query, filters=filters), native))
+        return self.reads(query.filters).query_flow(query, read_native_filter(options))
 
     # -- names that mean the same --------------------------------------------------------------------------------
 
@@ -570,7 +523,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         return await arun(self._aliases.list_flow(), self._connection.aanswer)
 
     def unlink_aliases(self, pairs: Sequence[AliasPair | tuple[str, str]] | None = None) -> list[AliasPair]:
-        """Undo links. Without links, every payload is what it was before there were any.
+        """Undo links. Payloads that have no link left are as they were before.
 
         Args:
             pairs: the pairs to unlink. Default: all that are linked.
@@ -608,20 +561,15 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             ArgumentError: no triple names the entity. The message suggests names like it.
 
         """
-        return run(self._to_html_flow(path, entity, filters, max_triples), self._connection.answer)
+        flow = GraphPages(self.reads(filters)).write_flow(path, entity, max_triples)
+        return run(flow, self._connection.answer)
 
     async def ato_html(
         self, path: str | Path, entity: str, *, filters: MetadataFilters | None = None, max_triples: int = MAX_TRIPLES
     ) -> Path:
         """`to_html`, without blocking the event loop."""
-        return await arun(self._to_html_flow(path, entity, filters, max_triples), self._connection.aanswer)
-
-    def _to_html_flow(
-        self, path: str | Path, entity: str, filters: MetadataFilters | None, max_triples: int
-    ) -> Flow[Path]:
-        filters = self.scope_filters(filters)
-        flow = GraphPages(self._reads).write_flow(path, entity, filters, max_triples)
-        return (yield from self._checked_flow(flow, filters))
+        flow = GraphPages(self.reads(filters)).write_flow(path, entity, max_triples)
+        return await arun(flow, self._connection.aanswer)
 
     # -- looking after it ----------------------------------------------------------------------------------------
 
@@ -648,6 +596,17 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         """`check`, without blocking the event loop."""
         self._tenancy.require_unscoped("check")
         return await arun(self._checks.check_flow(sample_size), self._connection.aanswer)
+
+    def finish_writes(self) -> None:
+        """Finish or undo what calls that ended early left in the store.
+
+        Afterwards each triple is one that its passage states. On a store that is in order it costs one query.
+        """
+        run(self._unfinished.finish_flow(), self._connection.answer)
+
+    async def afinish_writes(self) -> None:
+        """`finish_writes`, without blocking the event loop."""
+        await arun(self._unfinished.finish_flow(), self._connection.aanswer)
 
     def repair(self, *, reembed: bool = False) -> StoreReport:
         """Repair what `check` finds: add missing triples; delete outdated ones, and those of deleted passages.
@@ -745,95 +704,50 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
 
         """
         self._check_copy(target)
-        answer_source, answer = self._connection.answer, target._connection.answer
-        copy(self._check_apart_flow(target), answer_source, answer)
-        with target.bulk_load() if run(target._needs_loading_flow(), answer) else nullcontext():
-            return copy(self._copy_flow(target, filters), answer_source, answer)
+        run(self._check_apart_flow(target), self._connection.answer)
+        with target.bulk_load() if run(target._needs_loading_flow(), target._connection.answer) else nullcontext():
+            return run(self._copy_flow(target, filters), self._connection.answer)
 
     async def acopy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """`copy_to`, without blocking the event loop."""
         self._check_copy(target)
-        answer_source, answer = self._connection.aanswer, target._connection.aanswer
-        await acopy(self._check_apart_flow(target), answer_source, answer)
-        async with target.abulk_load() if await arun(target._needs_loading_flow(), answer) else nullcontext():
-            return await acopy(self._copy_flow(target, filters), answer_source, answer)
+        await arun(self._check_apart_flow(target), self._connection.aanswer)
+        needs_loading = await arun(target._needs_loading_flow(), target._connection.aanswer)
+        async with target.abulk_load() if needs_loading else nullcontext():
+            return await arun(self._copy_flow(target, filters), self._connection.aanswer)
 
     def _check_copy(self, target: GeARVectorStore) -> None:
-        check_kind(GeARVectorStore, hint="write GeARVectorStore(url=…), or from_path(folder)", target=target)
         check_compatible(self, target)
         target._tenancy.require_unscoped("copy_to")
 
     def _check_apart_flow(self, target: GeARVectorStore) -> Flow[None]:
-        if self.engine == target.engine or self.place == target.place != "memory":
-            yield from check_apart_flow(self._collections, target._collections)
+        own, other = self._connection, target._connection
+        if own.engine == other.engine or own.place == other.place != "memory":
+            yield from check_apart_flow(self._collections, target._collections, other)
 
     def _copy_flow(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
         if self._tenancy.tenant is not None:  # the whole store copies all tenants
             filters = self.scope_filters(filters)
-        yield from route_flow(self._text_indexes.check_flow(filters), to_target=False)
-        yield from route_flow(target._unfinished.finish_flow(), to_target=True)
-        copied = yield from copy_flow(self._writes, target._writes, filters, self.show_progress)
-        yield from copy_links_flow(self._aliases, target._aliases)
+        at_target = target._connection
+        yield from self._text_indexes.check_flow(filters)
+        yield from at_target.route_flow(target._unfinished.finish_flow())
+        copied = yield from copy_flow(self._writes, target._writes, at_target, filters, self.show_progress)
+        yield from copy_links_flow(self._aliases, target._aliases, at_target)
         return copied
 
-    # -- the graph side: requests of `flow` ------------------------------------------------------------------
+    # -- the flows that other parts of the package go on into ------------------------------------------------------
 
-    def answer(self, request: Request[Answer], filters: MetadataFilters | None = None) -> Answer:
-        """Answer one of the `requests` for triples, passages, embeddings, a function's result, or `FinishWrites`.
+    def reads(self, filters: MetadataFilters | None = None, *, all_tenants: bool = False) -> StoreReads:
+        """Return the flows that read what matches the filters; `connection` answers their requests.
 
         Args:
-            request: `LinkTriples`, `SearchTriples`, `PassageTriples`, `NeighborTriples`, `IncidentTriples`,
-                `FetchTriples`, `ChainSimilarities`, `FetchPassages`, `SearchLists`, `ExtractionCallIds`,
-                `ImportedPassages`, `ResolveCollections`, `AlignPassages`, `EmbedQuery`, `EmbedTexts`, `RunFunction` or
-                `FinishWrites`. Its docstring describes the answer.
-            filters: conditions on what is returned; for triples, on the metadata of their passage.
+            filters: conditions on passages; for triples, on the metadata of their passage. Default: none.
+            all_tenants: read every tenant's passages; of a tenant's store, that tenant's. Default False.
 
         Raises:
-            StoreError: the request is none of these.
-            ArgumentError: filters are given with `ImportedPassages` or `FinishWrites`.
+            TenantError: the store is divided between tenants, and neither it nor the filters name one.
 
         """
-        return run(self._answer_flow(request, filters), self._connection.answer)  # type: ignore[no-any-return]
-
-    async def aanswer(self, request: Request[Answer], filters: MetadataFilters | None = None) -> Answer:
-        """`answer`, without blocking the event loop."""
-        return await arun(self._answer_flow(request, filters), self._connection.aanswer)
-
-    def _answer_flow(self, request: Request[Any], filters: MetadataFilters | None) -> Flow[Any]:
-        if isinstance(request, EmbedQuery | EmbedTexts | RunFunction):
-            return ask(request)
-        if isinstance(request, ResolveCollections):
-            return resolve_flow([self.collection_name, self.triple_collection_name])
-        reads, triples = self._reads, self._reads.triples
-        if isinstance(request, FinishWrites):
-            if filters is not None:
-                raise ArgumentError("FinishWrites concerns all passages of the store: pass no filters")
-            return self._unfinished.finish_flow()
-        if isinstance(request, ImportedPassages):
-            if filters is not None:
-                raise ArgumentError("ImportedPassages are read whole: pass no filters, or call get_nodes(filters=…)")
-            return reads.imported_flow(request, self._tenancy.own_filters)
-        filters = self.scope_filters(filters)
-        are_known = not self._tenancy.field  # found under the filters; a tenant's are checked again
-        if isinstance(request, ChainSimilarities) and are_known:
-            filters = None
-        flows: dict[type, Callable[[Any, MetadataFilters | None], Flow[Any]]] = {
-            LinkTriples: triples.link_flow,
-            SearchTriples: triples.search_flow,
-            PassageTriples: triples.passage_triples_flow,
-            NeighborTriples: triples.neighbors_flow,
-            IncidentTriples: triples.incident_flow,
-            FetchTriples: partial(triples.fetch_flow, are_known=are_known),
-            ChainSimilarities: triples.similarities_flow,
-            FetchPassages: reads.fetch_flow,
-            SearchLists: reads.lists_flow,
-            ExtractionCallIds: reads.call_ids_flow,
-            AlignPassages: reads.align_flow,
-        }
-        if type(request) not in flows:
-            raise StoreError(f"the store has no answer to {type(request).__name__}")
-        return self._checked_flow(flows[type(request)](request, filters), filters)
-
-    def _checked_flow(self, flow: Flow[Answer], filters: MetadataFilters | None) -> Flow[Answer]:
-        yield from self._text_indexes.check_flow(filters)
-        return (yield from flow)
+        scope = self._tenancy.own_filters if all_tenants else self.scope_filters(filters)
+        # What was found under the filters matches them; a tenant's triples are compared once more.
+        return StoreReads(self._collections, scope, self._text_indexes, are_known=not self._tenancy.field)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,13 +28,12 @@ from llama_index_gear.errors import (
     check_vector,
 )
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.nodes import ONE_NODE, attach_triples, read_triples
-from llama_index_gear.records import has_failed, must_stay
+from llama_index_gear.nodes import ONE_NODE, attach_triples, has_failed, must_stay, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
-from llama_index_gear.store.aliases import LinkChanges, find_partners_flow
+from llama_index_gear.store.aliases import LinkChanges, index_linked, list_tenant_fields, match_linked
 from llama_index_gear.store.average_length import AverageLength, get_embedded_text
 from llama_index_gear.store.bm25 import WordEncoder
-from llama_index_gear.store.collections import PAGE, Collections
+from llama_index_gear.store.collections import AVERAGE_KEY, PAGE, Collections
 from llama_index_gear.store.commits import Draft, Lost, PassageCommits
 from llama_index_gear.store.filters import METADATA, list_indexed_fields
 from llama_index_gear.store.locks import AcquirePassages, Claim, PassageLocks
@@ -57,14 +56,11 @@ from llama_index_gear.store.schema import (
     read_sound_aliases,
 )
 from llama_index_gear.store.side_by_side import run_all_flow
-from llama_index_gear.store.truncation import TruncationCheck
+from llama_index_gear.store.vector_checks import TruncationCheck
 from llama_index_gear.tenancy import Tenancy, is_name
 from llama_index_gear.triple import Triple
 
 logger = logging.getLogger(__name__)
-
-_OF_CALLS = (UNFINISHED, models.PayloadSchemaType.KEYWORD)
-"""The index by which what calls left is found; no search needs it."""
 
 
 class _StorablePassages(NamedTuple):
@@ -120,26 +116,30 @@ class StoreWrites:
         """The commits of the store."""
         return PassageCommits(self.collections, self.locks)
 
-    def prepare_flow(self, dimension: int) -> Flow[None]:
-        """Create the collections and indexes that are missing; repeating it is safe."""
-        fields = self.list_fields()
-        fields[self.collections.triples].append(_OF_CALLS)
-        for name in (self.collections.triples, self.collections.passages):
-            yield from self.collections.prepare_flow(
-                name, build_vectors_config(dimension, self.collections.vector_options), fields[name]
-            )
-        self.collections.has_index_of_calls = True
+    def prepare_flow(self, dimension: int, learn_flow: Callable[[], Flow[float | None]]) -> Flow[None]:
+        """Create the collections and indexes that are missing; repeating it is safe.
 
-    def index_calls_flow(self) -> Flow[None]:
-        """Make the index of `UNFINISHED` where triples have none: those of a store of an earlier version."""
-        if not self.collections.has_index_of_calls:
-            yield from self.collections.index_flow(self.collections.triples, [_OF_CALLS])
-            self.collections.has_index_of_calls = True
+        Where no average length of passages is stored, the one that is learned is, unless it is None.
+        """
+        collections = self.collections
+        has_average = (yield from collections.exists_flow()) and collections.average_words is not None
+        average = None if has_average else (yield from learn_flow())
+        metadata = {} if average is None else {AVERAGE_KEY: average}
+        fields = self.list_fields()
+        config = build_vectors_config(dimension, collections.vector_options)
+        yield from collections.prepare_flow(collections.triples, config, fields[collections.triples])
+        info = yield from collections.prepare_flow(
+            collections.passages, {**config, "metadata": metadata}, fields[collections.passages]
+        )
+        collections.note(info)
+        if average is not None and collections.average_words is None:  # LlamaIndex's own store made the collection
+            yield from collections.keep_average_flow(average)
+        collections.has_triples = collections.is_prepared = True
 
     def list_fields(self) -> dict[str, list[tuple[str, Any]]]:
-        """List the payload indexes that searches need: name of a collection → fields with their schemas."""
+        """List the payload indexes that a store needs: name of a collection → fields with their schemas."""
         keyword = models.PayloadSchemaType.KEYWORD
-        keywords = ("entities", "passage_id", DOC_ID, f"{ALIASES}[].alias")
+        keywords = ("entities", "passage_id", DOC_ID, f"{ALIASES}[].alias", UNFINISHED)
         fields: dict[str, list[tuple[str, Any]]] = {
             self.collections.passages: [(DOC_ID, keyword)],
             self.collections.triples: [(key, keyword) for key in keywords],
@@ -152,10 +152,6 @@ class StoreWrites:
             fields[self.collections.passages].append((path, schema))
             fields[self.collections.triples].append((f"{METADATA}{path}", schema))
         return fields
-
-    def _prepare_dimension_flow(self, dimension: int) -> Flow[None]:
-        yield from self.prepare_flow(dimension)
-        self.collections.dimension = dimension  # set only once the collections exist
 
     def add_flow(self, nodes: Sequence[BaseNode], if_unchanged_since: Sequence[BaseNode] = ()) -> Flow[list[str]]:
         """The flow of `add`."""
@@ -178,8 +174,8 @@ class StoreWrites:
         if exists:
             yield from check_owners_flow(self.tenancy, self.collections, passages)
         yield from self.truncation.check_flow(passages)
-        yield from self._prepare_dimension_flow(checked.dimension)
-        yield from self.average.settle_flow(lambda: self.average.learn(passages))
+        if not self.collections.is_prepared:
+            yield from self.prepare_flow(checked.dimension, lambda: self.average.learn_flow(passages))
         batches = [passages[start : start + self.batch_size] for start in range(0, len(passages), self.batch_size)]
         read_hashes = {node.node_id: node.hash for node in if_unchanged_since}
         with tqdm(total=len(passages), desc="Storing passages and triples", disable=not self.show_progress) as bar:
@@ -225,12 +221,12 @@ class StoreWrites:
         try:
             yield from ask(AcquirePassages(claim))
             if not (yield from self.collections.exists_flow()):  # the store was cleared during the wait
-                yield from self._prepare_dimension_flow(checked.dimension)
+                yield from self.prepare_flow(checked.dimension, lambda: self.average.learn_flow(batch))
             if not is_repair:
                 # Checked again, now that nobody else writes these passages.
                 yield from check_owners_flow(self.tenancy, self.collections, batch)
             if read_hashes:
-                stored = yield from self.reads.get_flow(list(ids), None, None, vectors=False)
+                stored = yield from self.reads.get_flow(list(ids), vectors=False)
                 stored_hashes = {node.node_id: node.hash for node in stored}
                 batch = [node for node in batch if read_hashes.get(node.node_id) == stored_hashes.get(node.node_id)]
             yield from self._keep_triples_flow(batch, checked.triples_by_node)
@@ -243,7 +239,7 @@ class StoreWrites:
     def _keep_triples_flow(self, batch: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]]) -> Flow[None]:
         """Have passages whose extraction failed keep the triples that the store has of their texts."""
         failed = {node.node_id: node for node in batch if has_failed(node) and not triples_by_node[node.node_id]}
-        stored = (yield from self.reads.get_flow(list(failed), None, None, vectors=False)) if failed else []
+        stored = (yield from self.reads.get_flow(list(failed), vectors=False)) if failed else []
         kept = {node.node_id: read_triples(node) for node in stored if must_stay(node, failed[node.node_id])}
         triples_by_node.update(kept)
 
@@ -254,7 +250,7 @@ class StoreWrites:
             TenantError: another tenant's writer was faster. Its passages are whole.
 
         """
-        encoder = yield from self.average.encoder_flow(lambda: self.average.learn(batch))
+        encoder = self.average.encoder
         named: dict[str, str | None] = {}
         others = _Others()
         while batch:
@@ -274,8 +270,13 @@ class StoreWrites:
                 call.claim, drafts, stored, lost_writes=others.lost_writes, is_repair=call.is_repair
             )
             yield from commit.store_triples_flow()
-            yield from self._link_flow(wanted, triples)
-            lost = yield from commit.store_passages_flow()
+            yield from commit.store_passages_flow()
+            keys = {key for triple, _ in wanted.values() for key in triple.entities}
+            lost, linked = yield from commit.verify_flow(
+                match_linked(keys) if keys else None, [ALIASES, *list_tenant_fields(self.tenancy)]
+            )
+            changes = self._find_links(wanted, triples, linked)
+            yield from commit.finish_flow(lost, changes.build_operations(commit.is_own))
             named = {node_id: entry.named for node_id, entry in lost.items()}
             others.lost_writes.update(entry.write for entry in lost.values() if entry.write)
             batch = yield from self._meet_others_flow(
@@ -300,7 +301,7 @@ class StoreWrites:
                 others.spared.update(node.node_id for node in nodes)
         if not nodes or not (call.read_hashes or others.spared):
             return list(nodes)
-        found = yield from self.reads.get_flow([node.node_id for node in nodes], None, None)
+        found = yield from self.reads.get_flow([node.node_id for node in nodes])
         stored = {node.node_id: node for node in found}
         for node_id in lost if call.read_hashes else ():
             stored_hash = stored[node_id].hash if node_id in stored else None
@@ -363,16 +364,11 @@ class StoreWrites:
         embedded = dict(zip(new, (yield from ask(EmbedTexts(new))), strict=True)) if new else {}
         return (yield from ask(RunFunction(lambda: self._build_triple_points(wanted, vectors, embedded, aliases))))
 
-    def _link_flow(
-        self, wanted: dict[str, tuple[Triple, BaseNode]], points: Sequence[models.PointStruct]
-    ) -> Flow[None]:
-        """Give triples that were stored the links that other triples have of the same entities.
-
-        They are stored before: a call that links these entities beside this one then finds the triples, or this call
-        finds its links.
-        """
-        keys = {key for triple, _ in wanted.values() for key in triple.entities}
-        partners = yield from find_partners_flow(self.collections, self.tenancy, sorted(keys))
+    def _find_links(
+        self, wanted: dict[str, tuple[Triple, BaseNode]], points: Sequence[models.PointStruct], linked: Sequence[Any]
+    ) -> LinkChanges:
+        """Find the links that triples lack which were stored: those that other triples have of the same entities."""
+        partners = index_linked(linked, self.tenancy)
         changes = LinkChanges()
         for point in points if partners else ():
             triple, node = wanted[str(point.id)]
@@ -381,7 +377,7 @@ class StoreWrites:
             for key, alias in read_aliases(point.payload or {}):
                 links[key].add(alias)
             changes.add(point, build_alias_payload(triple.entities, links))
-        yield from changes.write_flow(self.collections)
+        return changes
 
     def _build_triple_points(
         self,

@@ -14,9 +14,10 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import mock
 from llama_index.core.llms.llm import ToolSelection
 
-pytest.register_assert_rewrite(
-    "llama_index_gear.testing.store_contract"
-)  # its failures are as readable as those of the tests
+from llama_index_gear.store.passages import StoreReads
+
+# Its failures are as readable as those of the tests.
+pytest.register_assert_rewrite("llama_index_gear.tests.store_contract")
 
 # No test depends on how fast the machine is, nor on chance; `pytest --hypothesis-profile=drawn` draws other examples.
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -33,6 +34,25 @@ def calls_are_retried_at_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
         yield
+
+
+@pytest.fixture
+def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]]]:
+    """The reads of stores that flows begin from now on, as (name, arguments)."""
+    noted: list[tuple[str, tuple[Any, ...]]] = []
+
+    def note(name: str) -> None:
+        flow = getattr(StoreReads, name)
+
+        def noting_flow(reads: StoreReads, *arguments: Any, **options: Any) -> Any:
+            noted.append((name, arguments))
+            return flow(reads, *arguments, **options)
+
+        monkeypatch.setattr(StoreReads, name, noting_flow)
+
+    for name in ("get_flow", "lists_flow", "passage_triples_flow", "incident_flow"):
+        note(name)
+    return noted
 
 
 @pytest.fixture

@@ -32,10 +32,9 @@ FOLDERS = {
     "retrievers": "llm store knowledge_graph ranking expansion trace agents",
     "query_engines": "llm store knowledge_graph trace agents retrievers",
     "postprocessors": "llm store knowledge_graph extraction ranking expansion",
-    "testing": "store",
-    "cli": "llm embeddings store extraction ranking retrievers trace",
+    "cli": "llm embeddings store extraction ingestion ranking retrievers trace",
 }
-QDRANT = {"store", "knowledge_graph", "testing"}
+QDRANT = {"store", "knowledge_graph"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "tests")
 ENTRY = {PACKAGE / "__init__.py", PACKAGE / "public.py"}
 """The front door, which opens to every room when the first name is asked for."""
@@ -102,6 +101,14 @@ def test_a_flow_is_named_as_one_and_asks_by_name(path: Path) -> None:
             assert node.name.endswith("_flow") == ast.unparse(node.returns).startswith("Flow["), node.name
         if isinstance(node, ast.Yield) and isinstance(node.value, ast.List) and _get_name(path) != "flow":
             assert len(node.value.elts) > 1, f"line {node.lineno}: yield from ask(…)"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_get_name)
+def test_no_flow_calls_the_engine_past_the_filters_of_a_store(path: Path) -> None:
+    """The rooms that bind filters and tenants call it. `ingestion` tells the calls that it refuses by their type."""
+    if _get_folder(_get_name(path)) not in {"store", "knowledge_graph"}:
+        called = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+        assert not {"QdrantCall"} & {ast.unparse(node.func) for node in called}
 
 
 def test_all_is_what_can_be_imported_and_each_says_what_it_is() -> None:

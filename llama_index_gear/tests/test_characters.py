@@ -1,4 +1,4 @@
-"""What can't be seen is escaped as JSON escapes it, and what people write in their languages stays as it is."""
+"""Invisible characters are escaped as JSON escapes them; people's languages stay as they are."""
 
 from __future__ import annotations
 

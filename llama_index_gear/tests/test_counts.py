@@ -6,8 +6,10 @@ import re
 
 import pytest
 
-from llama_index_gear import CollectionReport, ExtractionEstimate, ExtractionLedger, StoreReport
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
+from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
+from llama_index_gear.ingestion.existing_collection import CollectionReport
+from llama_index_gear.store.maintenance import StoreReport
 
 WRONG = re.compile(r"(?<![\d,.])1 (?:\w+ed )?(?:passages|triples|calls|points|files|questions)\b")
 

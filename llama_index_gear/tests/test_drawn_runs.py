@@ -34,7 +34,7 @@ from llama_index_gear import (
     attach_triples,
     read_triples,
 )
-from llama_index_gear.agents.gear import external, policy
+from llama_index_gear.agents.gear import external_policy, policy
 from llama_index_gear.agents.t2rag import policy as t2rag
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT
 from llama_index_gear.llm.echoes import _find_examples
@@ -57,7 +57,7 @@ FACTS = [
 PASSAGES = {f"p{number}": " ".join(slots) for number, slots in enumerate(FACTS)}
 PROMPTS = {
     **policy.PROMPTS,
-    **external.PROMPTS,
+    **external_policy.PROMPTS,
     **t2rag.PROMPTS,
     "answer": ANSWER_PROMPT,
     "clues": CLUES_PROMPT,

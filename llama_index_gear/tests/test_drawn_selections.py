@@ -15,11 +15,19 @@ import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear import GeARRetriever, GeARVectorStore, PassageSelector, Triple, attach_triples
-from llama_index_gear.agents.gear.external import parse_ranking
+from llama_index_gear.agents.gear.external_policy import parse_ranking
 from llama_index_gear.agents.gear.selection import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
+from llama_index_gear.llm.json_scan import ScannedReply
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+
+
+def scan_reply(reply: str) -> ScannedReply:
+    """Scan a reply as the parsers get it: without thoughts."""
+    return ScannedReply(clean_reply(reply).text)
+
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
@@ -72,9 +80,9 @@ def draw_reply(chance: random.Random) -> str:
 
 
 PARSERS: dict[str, Callable[[str], list[int]]] = {
-    "parse_selection": lambda reply: parse_selection(reply, COUNT),
-    "parse_step": lambda reply: parse_step(reply, COUNT).needed,
-    "parse_ranking": lambda reply: parse_ranking(reply, COUNT),
+    "parse_selection": lambda reply: parse_selection(scan_reply(reply), COUNT),
+    "parse_step": lambda reply: parse_step(scan_reply(reply), COUNT).needed,
+    "parse_ranking": lambda reply: parse_ranking(scan_reply(reply), COUNT),
 }
 
 

@@ -13,6 +13,7 @@ from llama_index_gear.flow import (
     arun,
     ask,
     ask_all,
+    interleave,
     limit_waiting,
     relay,
     remaining_seconds,
@@ -145,6 +146,47 @@ def test_flows_nest(drive: Drive) -> None:
         return int(second)
 
     assert drive(outer(), _double) == 2 * (2 + 4)
+
+
+def test_flows_side_by_side_ask_in_one_batch_and_keep_their_order(drive: Drive) -> None:
+    """Each is sent the answers to its own requests, however many it makes, and one may end before another."""
+    logs: list[list[Any]] = [[], [], [], []]
+    rounds: list[list[int]] = []
+
+    def note(number: int) -> int:
+        rounds[-1].append(number)
+        return 2 * number
+
+    def outer() -> Numbers[list[int]]:
+        flows = [_flow(batches, log) for batches, log in zip([[[1, 2], [3]], [], [[4]], [[], [5]]], logs, strict=True)]
+        inner = interleave(flows)
+        batch, answers = next(inner), None
+        while True:
+            rounds.append([])
+            answers = yield batch
+            try:
+                batch = inner.send(answers)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+
+    assert drive(outer(), note) == [12, 0, 8, 10]
+    assert sorted(map(sorted, rounds)) == [[1, 2, 4], [3, 5]]
+    assert logs == [[[2, 4], [6], "closed"], ["closed"], [[8], "closed"], [[], [10], "closed"]]
+    assert drive(interleave([]), note) == []
+
+
+def test_a_request_that_fails_ends_all_flows_side_by_side(drive: Drive) -> None:
+    logs: list[list[Any]] = [[], []]
+
+    def outer() -> Numbers[str]:
+        try:
+            yield from interleave([_flow([[1], [-2]], logs[0]), _flow([[3], [4], [5]], logs[1])])
+        except Broken as error:
+            return str(error)
+        return ""
+
+    assert drive(outer(), _double) == "-2"
+    assert logs == [[[2], "closed"], [[6], "closed"]]
 
 
 @dataclass(frozen=True)

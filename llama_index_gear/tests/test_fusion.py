@@ -2,11 +2,9 @@ import itertools
 import math
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.errors import ArgumentError
 from llama_index_gear.fusion import reciprocal_rank_fusion
 
 RANKING = st.lists(st.integers(0, 20), max_size=12)
@@ -66,10 +64,3 @@ def test_scores_fall_and_no_item_is_lost(rankings: list[list[int]]) -> None:
 def test_the_order_of_the_lists_changes_no_score(rankings: list[list[int]], random: Random) -> None:
     shuffled = random.sample(rankings, len(rankings))
     assert dict(reciprocal_rank_fusion(shuffled)) == dict(reciprocal_rank_fusion(rankings))
-
-
-def test_bad_arguments() -> None:
-    with pytest.raises(ArgumentError, match="-1"):
-        reciprocal_rank_fusion([["a"]], k=-1)
-    with pytest.raises(ArgumentError, match="2 weights for 1"):
-        reciprocal_rank_fusion([["a"]], weights=[1, 2])

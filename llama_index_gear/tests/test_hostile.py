@@ -33,7 +33,7 @@ from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGE
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 from llama_index_gear.trace import rendering as picture
 from llama_index_gear.trace import terminal
 from llama_index_gear.trace.trace import Trace

@@ -40,9 +40,9 @@ from llama_index_gear.extraction.openai_batch import OpenAIBatch
 from llama_index_gear.flow import Flow, gather, run_coroutine
 from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
 from llama_index_gear.requests import RunFunction
-from llama_index_gear.store.copy import StoreRequest, route_flow
+from llama_index_gear.store.connection import Routed
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace.trace import Trace, run_traced, take_trace
 
 STRIDE = int(os.environ.get("GEAR_STRIDE", "97"))
@@ -315,8 +315,9 @@ def test_a_flow_among_those_of_two_stores_is_closed_with_these() -> None:
             log.append("closed")
 
     inner = flow()  # held, as a traceback holds it
-    outer = route_flow(inner, to_target=True)
-    assert next(outer) == [StoreRequest(True, request)]
+    connection = GeARVectorStore(client=QdrantClient(":memory:")).connection
+    outer = connection.route_flow(inner)
+    assert next(outer) == [Routed(request, connection)]
     outer.close()
     assert log == ["closed"]
 

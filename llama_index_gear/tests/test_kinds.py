@@ -1,60 +1,41 @@
-"""Every argument of every public call that stores, extracts or loads refuses values of the wrong kind by name.
+"""A wrong kind that would end in a wrong result, or in an error that misleads, is refused by name.
 
-The error is a `GeARError` (or pydantic's own, for a component's field); nothing is written.
+Other wrong kinds are found by the type checker; Python and pydantic refuse them in words of their own.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core.bridge.pydantic import ValidationError
 from llama_index.core.llms import MockLLM
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.vector_stores.types import VectorStoreQuery
 from llama_index.llms.openai import OpenAI
 from qdrant_client import QdrantClient
 
-from llama_index_gear.errors import ArgumentError, GeARError, check_kinds
-from llama_index_gear.extraction.accounting import ExtractionLedger
+from llama_index_gear.errors import ArgumentError, GeARError, check_kind, check_kinds
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
-from llama_index_gear.ingestion.existing import ExistingCollection
-from llama_index_gear.ingestion.property_graph import from_property_graph
-from llama_index_gear.knowledge_graph.files import TriplesFile
+from llama_index_gear.ingestion.existing_collection import ExistingCollection
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
-from llama_index_gear.nodes import ToPropertyGraph, attach_triples, passage_id, read_triples
-from llama_index_gear.postprocessors.passage_ranker import PassageRanker
-from llama_index_gear.postprocessors.passage_selector import PassageSelector
-from llama_index_gear.ranking.fitting import fit_ranking
-from llama_index_gear.ranking.weights import RankingWeights
-from llama_index_gear.requests import FetchPassages
+from llama_index_gear.query_engines.gear import GeARQueryEngine
+from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
+from llama_index_gear.ranking.learning import fit_ranking
+from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.store_contract import contents, passage
 from llama_index_gear.triple import GraphTriple, Triple
 
 EMBED = WordEmbedding(8)
 NODE = passage("p", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED)
-WRONG: dict[str, Any] = {
-    "int": 5,
-    "text": "abc",
-    "bytes": b"abc",
-    "list": ["abc"],
-    "dict": {"a": 1},
-    "object": object(),
-    "True": True,
-    "None": None,
-    "class": int,
-}
-FLAGS = {"show_progress", "is_name"}
-"""Truth values of which any is taken as Python does: a progress bar harms nobody."""
+MEMORY = QdrantClient(":memory:")
 
 
 @dataclass
@@ -63,233 +44,127 @@ class House:
 
     folder: Path
     store: GeARVectorStore
+    other: GeARVectorStore
     shared: GeARVectorStore
-    graph: ExternalTripleStore
-    made: int = field(default=0)
-
-    @property
-    def new(self) -> Path:
-        self.made += 1
-        return self.folder / f"new-{self.made}"
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("kinds")
-    (folder / "graph.tsv").write_text("a\tb\tc\n")
-    (folder / "dump.nt").write_text("")
     with (
         GeARVectorStore.from_path(folder / "store", embed_model=EMBED) as store,
+        GeARVectorStore.from_path(folder / "other", embed_model=EMBED) as other,
         GeARVectorStore.from_path(folder / "shared", embed_model=EMBED, tenant_field="who") as shared,
-        ExternalTripleStore.from_path(folder / "graph", embed_model=EMBED) as graph,
     ):
         store.add([NODE])
-        graph.load([Triple("a", "b", "c")])
-        yield House(folder, store, shared, graph)
+        yield House(folder, store, other, shared)
 
 
-def list_parameters(of: Callable[..., Any], *left_out: str) -> list[str]:
-    return [name for name in inspect.signature(of).parameters if name not in ("self", *left_out)]
+Call = Callable[[House, Any], Any]
 
 
-MEMORY = QdrantClient(":memory:")
-CLIENTS = ("client", "aclient", "url", "api_key")
-"""See `test_connection`."""
-STORE = ["path", *list_parameters(GeARVectorStore.__init__, *CLIENTS)]
-GRAPH = ["path", *list_parameters(ExternalTripleStore.__init__, *CLIENTS)]
-QUERY = ["query_str", "mode", "filters", "doc_ids", "node_ids", "similarity_top_k", "alpha"]
+def query(house: House, **fields: Any) -> Any:
+    return house.store.query(VectorStoreQuery(query_str="Ada", **fields))
 
-Call = Callable[..., Any]
-CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]], list[str]]] = {
-    # name: what is called, the arguments that it needs, and those that are put to the test
-    "GeARVectorStore": (lambda house: GeARVectorStore.from_path, {"path": lambda house: house.new}, STORE),
-    "ExternalTripleStore": (lambda house: ExternalTripleStore.from_path, {"path": lambda house: house.new}, GRAPH),
-    "EdgeClient": (lambda house: EdgeClient, {}, ["path"]),
-    "GeARTripleExtractor": (
-        lambda house: GeARTripleExtractor,
-        {"llm": lambda house: MockLLM()},
-        list_parameters(GeARTripleExtractor.__init__),
-    ),
-    "MentionTripleExtractor": (lambda house: MentionTripleExtractor, {}, [*MentionTripleExtractor.model_fields]),
-    "TriplesFile": (lambda house: TriplesFile, {"path": lambda house: house.folder / "graph.tsv"}, ["path"]),
-    "WikidataDump": (
-        lambda house: WikidataDump,
-        {"path": lambda house: house.folder / "dump.nt", "folder": lambda house: house.new},
-        list_parameters(WikidataDump.__init__),
-    ),
-    "Triple": (
-        lambda house: Triple,
-        dict.fromkeys(list_parameters(Triple), lambda house: "x"),
-        list_parameters(Triple),
-    ),
-    "GraphTriple": (
-        lambda house: GraphTriple,
-        {"triple": lambda house: Triple("a", "b", "c")},
-        list_parameters(GraphTriple),
-    ),
-    "read_triples": (lambda house: read_triples, {}, ["node"]),
-    "attach_triples": (
-        lambda house: attach_triples,
-        {"node": lambda house: NODE, "triples": lambda house: []},
-        ["node", "triples"],
-    ),
-    "passage_id": (
-        lambda house: passage_id,
-        {"number": lambda house: 1, "document": lambda house: NODE},
-        ["number", "document"],
-    ),
-    "ToPropertyGraph()": (lambda house: ToPropertyGraph(), {}, ["nodes"]),
-    "extractor()": (lambda house: GeARTripleExtractor(MockLLM()), {}, ["nodes"]),
-    "extractor.estimate": (lambda house: GeARTripleExtractor(MockLLM()).estimate, {}, ["nodes"]),
-    "extractor.retry_failed": (lambda house: GeARTripleExtractor(MockLLM()).retry_failed, {}, ["vector_store"]),
-    "extractor.from_dict": (lambda house: GeARTripleExtractor.from_dict, {}, ["data"]),
-    "ExtractionLedger.of": (lambda house: ExtractionLedger.of, {}, ["nodes"]),
-    "PassageRanker": (lambda house: PassageRanker, {}, list_parameters(PassageRanker.__init__)),
-    "PassageSelector": (
-        lambda house: PassageSelector,
-        {"llm": lambda house: MockLLM()},
-        list_parameters(PassageSelector.__init__),
-    ),
-    "ranker.from_dict": (lambda house: PassageRanker.from_dict, {}, ["data"]),
-    "ranker.gather_pool": (
-        lambda house: PassageRanker().gather_pool,
-        {"nodes": lambda house: [], "query": lambda house: "Ada"},
-        ["nodes", "query"],
-    ),
-    "RankingWeights": (
-        lambda house: RankingWeights,
-        {"search": lambda house: {}, "base": lambda house: {}},
-        list_parameters(RankingWeights),
-    ),
-    "RankingWeights.from_dict": (lambda house: RankingWeights.from_dict, {}, ["tables"]),
-    "RankingWeights.from_json": (lambda house: RankingWeights.from_json, {}, ["text"]),
-    "RankingWeights.load": (lambda house: RankingWeights.load, {}, ["path"]),
-    "fit_ranking": (
-        lambda house: fit_ranking,
-        {"gather_pool": lambda house: str, "questions": lambda house: [], "gold_ids": lambda house: []},
-        list_parameters(fit_ranking),
-    ),
-    "mentions()": (lambda house: MentionTripleExtractor(), {}, ["nodes"]),
-    "mentions.extract": (
-        lambda house: MentionTripleExtractor().extract,
-        {"text": lambda house: "Ada", "title": lambda house: None},
-        ["text", "title"],
-    ),
-    "store.add": (lambda house: house.store.add, {"nodes": lambda house: []}, ["nodes", "if_unchanged_since"]),
-    "store.delete": (lambda house: house.store.delete, {}, ["ref_doc_id"]),
-    "store.delete_nodes": (
-        lambda house: house.store.delete_nodes,
-        {"node_ids": lambda house: []},
-        ["node_ids", "filters"],
-    ),
-    "store.get_nodes": (lambda house: house.store.get_nodes, {}, ["node_ids", "filters", "limit"]),
-    "store.query": (lambda house: house.store.query, {}, ["query"]),
-    "store.query(qdrant_filters)": (
-        lambda house: house.store.query,
-        {"query": lambda house: VectorStoreQuery(query_str="x")},
-        ["qdrant_filters"],
-    ),
-    "store.query(…)": (
-        lambda house: lambda **fields: house.store.query(VectorStoreQuery(**fields)),
-        {"query_str": lambda house: "x"},
-        QUERY,
-    ),
-    "store.to_html": (
-        lambda house: house.store.to_html,
-        {"path": lambda house: house.new, "entity": lambda house: "Ada"},
-        ["entity", "filters", "max_triples"],
-    ),
-    "store.check": (lambda house: house.store.check, {}, ["sample_size"]),
-    "store.repair": (lambda house: house.store.repair, {}, ["reembed"]),
-    "store.copy_to": (lambda house: house.store.copy_to, {"target": lambda house: house.shared}, ["target", "filters"]),
-    "store.for_tenant": (lambda house: house.shared.for_tenant, {}, ["tenant"]),
-    "store.scope_filters": (lambda house: house.shared.scope_filters, {}, ["filters"]),
-    "store.answer": (
-        lambda house: house.store.answer,
-        {"request": lambda house: FetchPassages(["p"])},
-        ["request", "filters"],
-    ),
-    "ExistingCollection": (
-        lambda house: ExistingCollection,
-        {"collection_name": lambda house: "docs", "client": lambda house: MEMORY},
-        list_parameters(ExistingCollection.__init__, *CLIENTS),
-    ),
-    "ExistingCollection.from_path": (
-        lambda house: ExistingCollection.from_path,
-        {"collection_name": lambda house: "docs"},
-        ["path"],
-    ),
-    "existing.extract_to": (lambda house: ExistingCollection("docs", MEMORY).extract_to, {}, ["store"]),
-    "from_property_graph": (lambda house: from_property_graph, {}, ["index"]),
-    "graph.load": (lambda house: house.graph.load, {"triples": lambda house: []}, ["triples"]),
-    "graph.answer": (lambda house: house.graph.answer, {}, ["request"]),
+
+def engine(house: House, **arguments: Any) -> Any:
+    return GeARQueryEngine(GeARRetriever(house.store, llm=ScriptedLLM()), **arguments)
+
+
+LISTS: dict[str, Call] = {
+    # by the name of the argument: a text would be read letter by letter
+    "node_ids of delete_nodes": lambda house, value: house.store.delete_nodes(value),
+    "node_ids of get_nodes": lambda house, value: house.store.get_nodes(value),
+    "node_ids of a query": lambda house, value: query(house, node_ids=value),
+    "doc_ids of a query": lambda house, value: query(house, doc_ids=value),
+    "nodes of add": lambda house, value: house.store.add(value),
+    "allowed_entity_types": lambda house, value: GeARTripleExtractor(MockLLM(), allowed_entity_types=value),
+    "allowed_relation_types": lambda house, value: GeARTripleExtractor(MockLLM(), allowed_relation_types=value),
+    "languages": lambda house, value: WikidataDump(house.folder / "d.json", house.folder / "i", languages=value),
+    "questions": lambda house, value: fit_ranking(lambda _: None, value, []),  # type: ignore[arg-type, return-value]
+    "gold_ids": lambda house, value: fit_ranking(lambda _: None, [], value),  # type: ignore[arg-type, return-value]
+    "gold_ids of one": lambda house, value: fit_ranking(lambda _: None, ["?"], [value]),  # type: ignore[arg-type, return-value]
+    "entities": lambda house, value: GraphTriple(Triple("a", "b", "c"), value),
+    "payload_indexes": lambda house, value: GeARVectorStore.from_path(house.folder / "new", payload_indexes=value),
+    "node_postprocessors": lambda house, value: engine(house, node_postprocessors=value),
 }
-TAKEN: dict[str, set[str]] = {
-    # values that are of the right kind after all, by the name of the argument
-    "int": {
-        "batch_size",
-        "bm25_avg_len",
-        "num_workers",
-        "max_retries",
-        "passages_per_call",
-        "retry_backoff",
-        "limit",
-        "retry_seconds",
-    }
-    | {"max_triples_per_passage", "aliases", "number", "similarity_top_k", "sample_size", "top_n", "show_top_k"}
-    | {"show_tokens", "max_triples"},
-    "text": {"path", "folder", "collection_name", "tenant_field", "title_key", "subject", "predicate", "object"}
-    | {"text", "title", "query_str", "ref_doc_id", "tenant", "query", "domain", "text_key", "vector_name"},
-    "bytes": {"title_key"},  # which pydantic reads as text
-    "list": {"node_ids", "doc_ids", "languages", "entities", "allowed_entity_types", "allowed_relation_types"},
-    "dict": {"collection_options", "vector_options"},
-    "True": {"dense", "on_disk_payload", "raise_on_error", "structured", "reembed", "max_triples_per_passage"},
-    "None": {"embed_model", "tenant_field", "tenant", "collection_options", "vector_options", "search_params"}
-    | {"structured", "price", "max_cost", "cache", "allow", "title", "node_ids", "doc_ids", "filters", "limit"}
-    | {"allowed_entity_types", "allowed_relation_types", "domain", "vector_name"}
-    | {"alpha", "qdrant_filters", "bm25_avg_len", "recognizer", "weights", "extractor", "callback_manager", "prompts"}
-    | {"write_ordering", "read_consistency"},
+FILTERS: dict[str, Call] = {
+    "get_nodes": lambda house, value: house.store.get_nodes(filters=value),
+    "delete_nodes": lambda house, value: house.store.delete_nodes(["p"], value),
+    "a query": lambda house, value: query(house, filters=value),
+    "to_html": lambda house, value: house.store.to_html(house.folder / "page.html", "Ada", filters=value),
+    "copy_to": lambda house, value: house.store.copy_to(house.other, filters=value),
+    "a tenant's": lambda house, value: house.shared.get_nodes(filters=value),
+    "extract_to": lambda house, value: ExistingCollection("docs", MEMORY).extract_to(house.store, filters=value),
 }
-EXCEPT = {
-    ("GeARTripleExtractor", "llm", "None"),  # LlamaIndex's Settings.llm, which complains of its own
-    ("PassageSelector", "llm", "None"),
-    ("TriplesFile", "path", "text"),  # a name with another ending
-    ("WikidataDump", "path", "text"),
-    ("ExistingCollection", "title_key", "bytes"),
-    ("ExistingCollection.from_path", "path", "text"),  # no such folder
-    ("GeARTripleExtractor", "tenant", "text"),  # of no tenant_field
-    ("GeARTripleExtractor", "structured", "True"),  # of a model without functions
-    ("RankingWeights.from_json", "text", "text"),  # no JSON
-    ("RankingWeights.load", "path", "text"),  # no file
-    ("store.query", "query", "text"),
-    ("store.delete_nodes", "node_ids", "None"),  # would be everything
-    ("store.for_tenant", "tenant", "None"),
-    ("store.scope_filters", "filters", "None"),  # names no tenant
-    ("store.copy_to", "filters", "None"),  # the target has tenants
+OTHERS: dict[str, tuple[Call, list[Any], str]] = {
+    # what people confuse: the call, the values, and what the error says
+    "tenant": (lambda house, value: house.shared.for_tenant(value), [5, None, "", True], "tenant"),
+    "a client first": (lambda house, value: GeARVectorStore(value), [MEMORY], "write client="),
+    "a graph's client first": (lambda house, value: ExternalTripleStore(value), [MEMORY], "write client="),
+    "a collection's client first": (lambda house, value: ExistingCollection(value), [MEMORY], "write client="),
+    "embed_model": (
+        lambda house, value: GeARVectorStore.from_path(house.folder / "new", embed_model=value),
+        ["local", WordEmbedding],
+        "make the model",
+    ),
+    "a path": (lambda house, value: EdgeClient(value), [5, b"abc", None, True], "path must be"),
+    "a store for a retriever": (lambda house, _: GeARQueryEngine(house.store), [None], "from_vector_store"),  # type: ignore[arg-type]
+    "a store for T²RAG's": (lambda house, _: T2RAGQueryEngine(house.store), [None], "from_vector_store"),  # type: ignore[arg-type]
+    "a batch's llm": (
+        lambda house, value: OpenAIBatch(value, house.folder / "batch"),
+        [MockLLM(), "gpt-4o", OpenAI],
+        "llm must be an OpenAI",
+    ),
+    "a prompt": (
+        lambda house, value: GeARTripleExtractor(MockLLM(), extract_prompt=value),
+        ["Extract {passage}", 5],
+        r"write PromptTemplate\(",
+    ),
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "argument"),
-    [(name, argument) for name, (_, _, arguments) in CALLS.items() for argument in arguments if argument not in FLAGS],
-)
-def test_a_wrong_kind_is_refused_and_nothing_is_written(house: House, name: str, argument: str) -> None:
-    before, triples = contents(house.store), house.graph.count()
-    make, needed, _ = CALLS[name]
-    for kind, value in WRONG.items():
-        arguments = {key: need(house) for key, need in needed.items()} | {argument: value}
-        is_taken = argument in TAKEN.get(kind, ()) and (name, argument, kind) not in EXCEPT
-        try:
-            make(house)(**arguments)
-        except (GeARError, ValidationError) as error:
-            assert not is_taken, f"{kind} is refused: {error}"
-        except (ValueError, ImportError) as error:  # LlamaIndex's own, of a default model that is not there
-            assert name in ("GeARTripleExtractor", "PassageSelector"), error
-            assert (argument, kind) == ("llm", "None"), error
-        else:
-            assert is_taken, f"{kind} is taken"
-    assert contents(house.store) == before and house.graph.count() == triples
-    assert not contents(house.shared)
+def check_refused(house: House, call: Call, values: list[Any], said: str) -> None:
+    """Check that each value is refused in these words, and nothing is written."""
+    before = contents(house.store)
+    for value in values:
+        with pytest.raises(GeARError, match=said):
+            call(house, value)
+    assert contents(house.store) == before and not contents(house.shared)
+    assert not any(contents(house.other).values())
+    assert not (house.folder / "new").exists() and not (house.folder / "batch").exists()
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_text_is_no_list(house: House, name: str) -> None:
+    check_refused(house, LISTS[name], ["abc", {"a": 1}, [object()]], name.split(" ")[0])
+
+
+def test_postprocessors_that_can_be_read_once_are_no_list(house: House) -> None:
+    """They would be read when the engine is made, and none would be left for a question."""
+    once = (SimilarityPostprocessor() for _ in range(1))
+    check_refused(house, LISTS["node_postprocessors"], [once], "write a list of postprocessors")
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_what_is_no_filter_does_not_mean_everything(house: House, name: str) -> None:
+    check_refused(house, FILTERS[name], ["a=b", 5, {"a": 1}, ["a"], True], r"filters must be .*MetadataFilters\(")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_people_confuse_is_told_apart(house: House, name: str) -> None:
+    check_refused(house, *OTHERS[name])
+
+
+@pytest.mark.parametrize("kinds", [dict, (dict, list)])
+def test_a_wrong_kind_is_refused_by_name_with_what_to_write(kinds: Any) -> None:
+    check_kind(kinds, filters={})
+    check_kind(kinds, optional=True, filters=None)
+    for wrong in ("a=b", 5, None, dict, object()):
+        with pytest.raises(ArgumentError, match=r"filters must be a dict( or list)?, got .*: write {}"):
+            check_kind(kinds, hint="write {}", ids={}, filters=wrong)
+    with pytest.raises(ArgumentError, match=r"ids must be a dict( or list)? or None, got 'x'$"):
+        check_kind(kinds, optional=True, ids="x")
 
 
 def test_a_list_is_checked_through_and_so_is_what_stands_in_it() -> None:
@@ -307,25 +182,3 @@ def test_a_list_is_checked_through_and_so_is_what_stands_in_it() -> None:
     for wrong, message in refused:
         with pytest.raises(ArgumentError, match=message):
             check_kinds(str, hint="write [node_id]", node_ids=wrong)
-    with pytest.raises(ArgumentError, match=r"^pairs must be a list, got 'IBM'$"):
-        check_kinds(object, pairs="IBM")
-
-
-@pytest.mark.parametrize("kind", WRONG)
-def test_a_batch_takes_no_other_model_folder_client_or_interval(kind: str, tmp_path: Path) -> None:
-    model = OpenAI(api_key="none")
-    make: Any = OpenAIBatch
-    with pytest.raises(ArgumentError, match="llm must be an OpenAI"):
-        make(WRONG[kind], tmp_path / "batch")
-    if kind != "text":
-        with pytest.raises(ArgumentError, match="folder must be a str or Path"):
-            make(model, WRONG[kind])
-    if kind != "None":
-        with pytest.raises(ArgumentError, match="client must be an OpenAI or None"):
-            make(model, tmp_path / "batch", client=WRONG[kind])
-    assert not (tmp_path / "batch").exists()
-    batch = make(model, tmp_path / "batch")
-    if kind != "int":
-        with pytest.raises(ArgumentError, match="interval must be 0 or more seconds"):
-            batch.wait(WRONG[kind])
-    batch.close()

@@ -276,14 +276,6 @@ def test_a_user_s_own_nodes_and_parents_stay() -> None:
     assert read_triples(node) == [Triple("Ann", "PARENT", "Bob")]
 
 
-def test_a_triple_that_cannot_be_is_named_with_its_node() -> None:
-    with pytest.raises(TripleError, match="must be text, got 1"):
-        Triple(1, "a", "b")  # type: ignore[arg-type]
-    bad = TextNode(id_="n-7", text="x", metadata={"gear_triples": [{"subject": " ", "predicate": "p", "object": "o"}]})
-    with pytest.raises(TripleError, match="n-7"):
-        read_triples(bad)
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

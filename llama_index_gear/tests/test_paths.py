@@ -12,10 +12,10 @@ from llama_index.llms.openai import OpenAI
 from qdrant_client import QdrantClient
 
 from llama_index_gear import ExternalTripleStore, GeARVectorStore, RankingWeights, Trace, TriplesFile, WikidataDump
+from llama_index_gear.errors import read_path
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
-from llama_index_gear.paths import read_path
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 EMBED = WordEmbedding(16)
 

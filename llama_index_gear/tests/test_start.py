@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import llama_index_gear
-
 MODELS = {
     "torch",
     "transformers",
@@ -84,11 +82,3 @@ def test_commands_import_what_they_need(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="needs the extra mcp")
     served = find_packages(RUN.format(arguments=["mcp"]), tmp_path, json.dumps(INITIALIZE) + "\n")
     assert not served & (SLOW - {"pydantic", "mcp"})
-
-
-def test_every_name_is_in_the_module_that_the_package_names() -> None:
-    """The list for type checkers and the one by which names are imported are the same."""
-    from llama_index_gear import public
-
-    for name in public.__all__:
-        assert getattr(llama_index_gear, name) is getattr(public, name)

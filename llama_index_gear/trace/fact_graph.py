@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
+from typing import NamedTuple
 
 from llama_index_gear.trace.evidence import Evidence, Slots
 from llama_index_gear.trace.path import fact_key, locate_walked_facts
@@ -19,6 +19,11 @@ class _Entity:
     name: str
     column: int
     row: int = 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its dot's, in pixels."""
+        return 20 + _COLUMN_WIDTH * self.column, 20 + _ROW_HEIGHT * self.row
 
 
 @dataclass
@@ -37,6 +42,23 @@ class Fact:
     step: int
     kind: str
     passages: list[str] = field(default_factory=list)
+
+
+class Graph(NamedTuple):
+    """A drawing, in pixels.
+
+    Attributes:
+        width: of the whole.
+        height: of the whole.
+        lines: facts, each with the path of its line.
+        labels: of each entity the key, the name, the name in short, and the place of its dot.
+
+    """
+
+    width: int
+    height: int
+    lines: list[tuple[Fact, str]]
+    labels: list[tuple[str, str, str, int, int]]
 
 
 def collect_facts(trace: Evidence) -> list[Fact]:
@@ -80,21 +102,14 @@ def _label_width(name: str) -> int:
     return 14 + 7 * len(_shorten(name))
 
 
-def render_graph(facts: list[Fact]) -> str:
-    """Return the graph as SVG."""
-    if not facts:
-        return "<p class='none'>No facts.</p>"
+def draw_graph(facts: list[Fact]) -> Graph:
+    """Return the graph of at least one fact."""
     entities = _place_entities(facts)
     width = _COLUMN_WIDTH * (1 + max(entity.column for entity in entities.values()))
     height = _ROW_HEIGHT * (2 + max(entity.row for entity in entities.values()))
-
-    def locate(name: str) -> tuple[int, int]:
-        entity = entities[entity_key(name)]
-        return 20 + _COLUMN_WIDTH * entity.column, 20 + _ROW_HEIGHT * entity.row
-
-    parts = []
-    for number, fact in enumerate(facts):
-        (x1, y1), (x2, y2) = locate(fact.slots[0]), locate(fact.slots[2])
+    lines = []
+    for fact in facts:
+        (x1, y1), (x2, y2) = (entities[entity_key(name)].place for name in (fact.slots[0], fact.slots[2]))
         # A line starts or ends behind the label that stands on its side of the dot, so that it does not cross it.
         x1 += _label_width(fact.slots[0]) if x1 < x2 else 0
         x2 += _label_width(fact.slots[2]) if x1 > x2 else 0
@@ -102,16 +117,6 @@ def render_graph(facts: list[Fact]) -> str:
             bend = f"C {x1 - 20} {y1}, {x1 - 20} {y2}"
         else:
             bend = f"C {(x1 + x2) // 2} {y1}, {(x1 + x2) // 2} {y2}"
-        parts.append(
-            f"<g class='fact {fact.kind} s{(fact.step - 1) % 4}' data-fact='{number}' tabindex='0' role='button'>"
-            f"<title>{escape(' — '.join(fact.slots))}</title>"
-            f"<path class='touch' d='M {x1} {y1} {bend}, {x2} {y2}'/><path d='M {x1} {y1} {bend}, {x2} {y2}'/></g>"
-        )
-    for entity in entities.values():
-        x, y = 20 + _COLUMN_WIDTH * entity.column, 20 + _ROW_HEIGHT * entity.row
-        parts.append(
-            f"<g class='entity' data-entity='{escape(entity_key(entity.name), quote=True)}'>"
-            f"<title>{escape(entity.name)}</title><circle cx='{x}' cy='{y}' r='5'/>"
-            f"<text x='{x + 9}' y='{y + 4}'>{escape(_shorten(entity.name))}</text></g>"
-        )
-    return f"<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}'>{''.join(parts)}</svg>"
+        lines.append((fact, f"M {x1} {y1} {bend}, {x2} {y2}"))
+    labels = [(key, entity.name, _shorten(entity.name), *entity.place) for key, entity in entities.items()]
+    return Graph(width, height, lines, labels)

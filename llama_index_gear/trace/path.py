@@ -49,7 +49,7 @@ class PathFact:
 
 @dataclass(frozen=True)
 class PathBranch:
-    """What joins an entity to one below it: the facts that have both as ends.
+    """The facts that join an entity to one below it: they have both as ends.
 
     Attributes:
         facts: each, and True if it leads down, from the upper entity as its subject to the lower one.
@@ -86,8 +86,8 @@ class AnswerPath:
     """The few facts and passages that matter for an answer.
 
     Attributes:
-        passages: ids of those that the answer cites, follows from, or that a reader named, if there are some; of those
-            that the facts were read in; else of the first of the final list. At most 8.
+        passages: ids of the cited, supporting or named passages; if there are none, of those that the facts were read
+            in; if there are none, of the first of the final list. At most 8.
         facts: those that lead from the question to the answer, then the others that were noted in these passages, then
             the stored triples that lead to passages without one, or join what shares no entity. At most 12.
         trees: the entities of the facts. Each fact stands once, below an entity that it names.

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count
 from llama_index_gear.llm.escaping import split_citations
-from llama_index_gear.nodes import shorten_predicate
 from llama_index_gear.pages.page import fill_page
-from llama_index_gear.trace.evidence import Evidence, Slots, Source, Step
-from llama_index_gear.trace.fact_graph import Fact, collect_facts, render_graph
-from llama_index_gear.trace.path import find_answer_path
-from llama_index_gear.trace.path_drawing import render_legend, render_path
-from llama_index_gear.trace.wording import (
-    choose_linked_heading,
-    format_check,
-    format_fallback,
-    format_place,
-    format_shown,
-    format_unknown,
-    format_verification,
-    list_open,
-    list_supporting,
-    name_needed,
-)
+from llama_index_gear.trace import wording
+from llama_index_gear.trace.evidence import Evidence
+from llama_index_gear.trace.fact_graph import collect_facts, draw_graph
+from llama_index_gear.trace.path import PathNode, find_answer_path
 
-_SLOT_LENGTH = 160  # characters of a fact's slot in a list
 _MAX_OPEN = 3  # cited passages that are shown without a click, if there are no more
 
 
@@ -40,97 +25,59 @@ def to_html(trace: Evidence) -> str:
         ],
         "titles": trace.titles,
     }
-    cost = (
-        f"{count(trace.llm_calls, 'call')} · {trace.prompt_tokens} + {trace.completion_tokens} tokens · "
-        f"{trace.ms:.0f} ms · {trace.stopped}"
-    )
-    marks = {passage_id: f"[{number}] " for number, passage_id in trace.citations.items()}
-    anchors = _list_anchors(trace)
     cited = {*trace.citations.values(), *trace.supporting}
     opened = cited if len(cited) <= _MAX_OPEN else set()
-    main: list[str] = []
-    others: list[str] = []
-    for rank, source in enumerate(trace.passages, start=1):
-        rendered = _render_passage(rank, source, facts, is_open=source.passage_id in opened)
-        (main if source.passage_id in path.passages else others).append(rendered)
-
-    def render_chip(passage_id: str) -> str:
-        text = escape(marks.get(passage_id, "") + trace.titles.get(passage_id, passage_id))
-        anchor = anchors.get(passage_id)
-        return f"<a class='chip' href='#{anchor}'>{text}</a>" if anchor else f"<span class='chip'>{text}</span>"
-
+    passages = [
+        {
+            "rank": rank,
+            "source": source,
+            "is_main": source.passage_id in path.passages,
+            "is_open": source.passage_id in opened,
+            "facts": " ".join(str(number) for number, fact in enumerate(facts) if source.passage_id in fact.passages),
+        }
+        for rank, source in enumerate(trace.passages, start=1)
+    ]
     return fill_page(
-        files("llama_index_gear.trace") / "page.html",
+        "trace/page.html",
         data,
-        title=escape(trace.question),
-        warning=f"<p class='problem'>{escape(trace.warning)}</p>" if trace.warning else "",
-        cost=escape(cost),
-        answer=_render_answer(trace, anchors),
-        legend=render_legend(path),
-        path=render_path(path, render_chip),
-        passages="".join(main) or "<p class='none'>None.</p>",
-        others_count=str(len(others)),
-        others="".join(others),
-        steps_count=str(len(trace.steps)),
-        steps="".join(_render_step(step, trace.titles) for step in trace.steps),
-        facts_count=str(len(facts)),
-        graph=render_graph(facts),
+        title=trace.question,
+        trace=trace,
+        cost=f"{count(trace.llm_calls, 'call')} · {trace.prompt_tokens} + {trace.completion_tokens} tokens · "
+        f"{trace.ms:.0f} ms · {trace.stopped}",
+        answer=[
+            (part, trace.citations.get(str(number)))
+            for part, number in split_citations(trace.response or trace.answer)
+            if part
+        ],
+        cited=_list_cited(trace),
+        values="; ".join(f"{name} = {value}" for step in trace.steps for name, value in step.values.items()),
+        path=path,
+        nodes=_list_nodes(path.trees),
+        passages=passages,
+        graph=draw_graph(facts) if facts else None,
+        anchors={source.passage_id: f"passage-{rank}" for rank, source in enumerate(trace.passages, start=1)},
+        marks={passage_id: f"[{number}] " for number, passage_id in trace.citations.items()},
+        name_all=lambda ids: [trace.titles.get(passage_id, passage_id) for passage_id in ids],
+        wording=wording,
+        count=count,
     )
 
 
-def _list_anchors(trace: Evidence) -> dict[str, str]:
-    """Return the id of the element of each passage that is on the page."""
-    return {source.passage_id: f"passage-{rank}" for rank, source in enumerate(trace.passages, start=1)}
-
-
-def _render_answer(trace: Evidence, anchors: Mapping[str, str]) -> str:
-    """Return the answer; its citations lead to their passages on the page, and stand below it with their titles.
-
-    Below them stands what T²RAG found out and what stayed open, and what the answer's verification came to.
-    """
-    links = {
-        number: f"<a href='#{anchors[passage_id]}'>"
-        for number, passage_id in trace.citations.items()
-        if passage_id in anchors
-    }
-    answer = "".join(
-        f"{links[str(number)]}{escape(part)}</a>" if str(number) in links else escape(part)
-        for part, number in split_citations(trace.response or trace.answer)
-    )
+def _list_cited(trace: Evidence) -> list[tuple[str, str, str, str]]:
+    """Return the cited passages on the page: number, id, title, and its places in the steps that named it."""
     titles = {source.passage_id: source.title for source in trace.passages}
-    items = []
-    for number, link in links.items():
-        passage_id = trace.citations[number]
-        named = [step for step in trace.steps if passage_id in (step.needed or ())]
-        places = "".join(f", named in step {step.number}: {format_place(passage_id, step)}" for step in named)
-        items.append(f"<li>{link}[{escape(number)}] {escape(titles[passage_id])}</a>{escape(places)}</li>")
-    listed = f"<ul class='cited'>{''.join(items)}</ul>" if items else ""
-    verified = _render_verification(trace, anchors) if trace.verification else ""
-    said = f"<p class='answer'>{answer}</p>" if answer else "<p class='answer none'>No answer.</p>"
-    return f"{said}{listed}{_render_clues(trace)}{verified}"
+    cited = []
+    for number, passage_id in trace.citations.items():
+        if passage_id in titles:
+            named = [step for step in trace.steps if passage_id in (step.needed or ())]
+            places = (f", named in step {step.number}: {wording.format_place(passage_id, step)}" for step in named)
+            cited.append((number, passage_id, titles[passage_id], "".join(places)))
+    return cited
 
 
-def _render_clues(trace: Evidence) -> str:
-    """Return what T²RAG found out, and the clues that are open in the end; empty for another method."""
-    values = "; ".join(f"{name} = {value}" for step in trace.steps for name, value in step.values.items())
-    found = f"<p class='open'>Found out: {escape(values)}</p>" if values else ""
-    return found + "".join(f"<p class='open problem'>Open: {escape(line)}</p>" for line in list_open(trace))
-
-
-def _render_verification(trace: Evidence, anchors: Mapping[str, str]) -> str:
-    """Return the supporting passages, with links to those that are on the page, and every check."""
-    css = "verdict" if trace.supporting else "problem"
-    items = "".join(
-        f"<li><a href='#{anchors[passage_id]}'>{escape(title)}</a></li>"
-        if passage_id in anchors
-        else f"<li>{escape(title)}</li>"
-        for passage_id, title in zip(trace.supporting, list_supporting(trace), strict=True)
-    )
-    listed = f"<ul class='supporting'>{items}</ul>" if items else ""
-    checks = "".join(f"<li>{escape(format_check(check, trace.titles))}</li>" for check in trace.checks)
-    summary = f"<summary>{len(trace.checks)} checks</summary>"
-    folded = f"<details>{summary}<ol>{checks}</ol></details>" if checks else ""
-    return f"<p class='{css}'>{escape(format_verification(trace))}</p>{listed}{folded}"
+def _list_nodes(nodes: Sequence[PathNode]) -> list[PathNode]:
+    below = (_list_nodes([branch.node for branch in node.branches]) for node in nodes)
+    return [*nodes, *(node for found in below for node in found)]
 
 
 def to_frame(trace: Evidence) -> str:
@@ -138,90 +85,4 @@ def to_frame(trace: Evidence) -> str:
     return (
         "<iframe sandbox='allow-scripts' style='width:100%;height:720px;border:1px solid #ccc' "
         f'srcdoc="{escape(to_html(trace))}"></iframe>'
-    )
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _SLOT_LENGTH else text[: _SLOT_LENGTH - 1].rstrip() + "…"
-
-
-def _render_list(name: str, facts: Iterable[Slots], css: str = "") -> str:
-    items = "".join(f"<li>{_render_triple(slots)}</li>" for slots in facts)
-    return f"<h3>{name}</h3><ul class='{css}'>{items}</ul>" if items else ""
-
-
-def _render_folded_list(name: str, facts: Iterable[Slots]) -> str:
-    items = "".join(f"<li>{_render_triple(slots)}</li>" for slots in facts)
-    return f"<details><summary>{name}</summary><ol>{items}</ol></details>" if items else ""
-
-
-def _render_triple(slots: Slots) -> str:
-    shown = (_shorten(slots[0]), shorten_predicate(slots, _SLOT_LENGTH), _shorten(slots[2]))
-    subject, predicate, object_ = map(escape, shown)
-    return f"<b>{subject}</b> <i>{predicate}</i> <b>{object_}</b>"
-
-
-def _render_linked(step: Step) -> str:
-    triples = [link.triple for link in step.linked]
-    if step.clues:
-        return _render_folded_list(f"{count(len(triples), 'triple')} found", triples)
-    return _render_list(choose_linked_heading(step), triples)
-
-
-def _render_misaligned(step: Step) -> str:
-    items = "".join(f"<li>{_render_triple(link.fact)} ≠ {_render_triple(link.triple)}</li>" for link in step.misaligned)
-    summary = f"{count(len(step.misaligned), 'link')} dropped"
-    return f"<details><summary>{summary}</summary><ul>{items}</ul></details>" if items else ""
-
-
-def _render_step(step: Step, titles: dict[str, str]) -> str:
-    parts = [f"<section class='step s{(step.number - 1) % 4}'><h2>Step {step.number}</h2>"]
-    parts.append(f"<p class='query'>{escape(step.query)}</p>")
-    parts.append(_render_list("Noted in the base passages", step.proximal))
-    parts.append(_render_linked(step))
-    parts.append(_render_misaligned(step))
-    if step.fallback:
-        parts.append(f"<p class='problem'>{escape(format_fallback(step))}</p>")
-    beams = "".join(
-        f"<li><span class='score'>{beam.score:.2f}</span> {' → '.join(map(_render_triple, beam.chain))}</li>"
-        for beam in step.beams
-    )
-    if beams:
-        parts.append(f"<details><summary>{len(step.beams)} beams</summary><ol>{beams}</ol></details>")
-    for heading, ids in (("by PageRank", step.pagerank), ("passages", step.passages)):
-        titled = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in ids)
-        if titled:
-            parts.append(f"<details><summary>{len(ids)} {heading}</summary><ol>{titled}</ol></details>")
-    if step.needed is not None:
-        named = "".join(f"<li>{escape(name)}</li>" for name in name_needed(step, titles))
-        parts.append(
-            f"<h3>{format_shown(step)}</h3><ol>{named}</ol>" if named else "<p class='verdict no'>None named</p>"
-        )
-    parts.append(_render_list("Resolved" if step.clues else "New in the gist", step.gist, "gist"))
-    parts.append(_render_list("Clues", [clue.triple for clue in step.clues if clue.state != "resolved"]))
-    parts.extend(f"<p class='verdict no'>Open: {escape(format_unknown(unknown))}</p>" for unknown in step.open)
-    parts.extend(f"<p class='problem'>{escape(problem)}</p>" for problem in step.problems)
-    if step.answerable:
-        parts.append(f"<p class='verdict yes'>{escape(step.answer or 'Answerable')}</p>")
-    elif step.answerable is not None:
-        parts.append(f"<p class='verdict no'>{escape(step.reason or 'Not answerable yet')}</p>")
-    if step.ranked is not None:
-        kept = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in step.ranked)
-        parts.append(f"<h3>Kept by the filter</h3><ol>{kept}</ol>" if kept else "<p class='verdict no'>None kept</p>")
-    if step.next_query:
-        parts.append(f"<p class='next'>→ {escape(step.next_query)}</p>")
-    return "".join([*parts, "</section>"])
-
-
-def _render_passage(rank: int, source: Source, facts: list[Fact], *, is_open: bool) -> str:
-    numbers = [str(number) for number, fact in enumerate(facts) if source.passage_id in fact.passages]
-    ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
-    chain = " → ".join(map(_render_triple, source.chain))
-    return (
-        f"<details class='passage'{' open' if is_open else ''} id='passage-{rank}' "
-        f"data-passage='{escape(source.passage_id, quote=True)}' data-facts='{' '.join(numbers)}'>"
-        f"<summary>{rank}. {escape(source.title)}</summary><p class='text'>{escape(source.text)}</p>"
-        + (f"<p class='chain'><span class='found'>Triples that lead here:</span> {chain}</p>" if chain else "")
-        + (f"<p class='ranks'>Its place in each list: {escape(ranks)}</p>" if ranks else "")
-        + "</details>"
     )

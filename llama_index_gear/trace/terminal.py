@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from llama_index_gear.characters import escape_unseen
-from llama_index_gear.counts import count
+from llama_index_gear.characters import count, escape_unseen
 from llama_index_gear.trace.evidence import Evidence, Slots, Step
 from llama_index_gear.trace.path import find_answer_path, list_facts
 from llama_index_gear.trace.wording import (

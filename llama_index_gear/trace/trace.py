@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from llama_index.core.bridge.pydantic import BaseModel, PrivateAttr
 
-from llama_index_gear.paths import read_path
+from llama_index_gear.errors import read_path
 from llama_index_gear.trace import rendering, terminal
 from llama_index_gear.trace.evidence import Call, Evidence, Step
 

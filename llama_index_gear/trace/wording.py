@@ -1,4 +1,4 @@
-"""What a trace says in words, in a terminal as on a page."""
+"""The words of a trace, the same in a terminal and on a page."""
 
 from __future__ import annotations
 

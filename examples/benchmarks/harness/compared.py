@@ -21,7 +21,7 @@ from llama_index.core.schema import BaseNode
 
 from harness.data import Question, write_whole
 from llama_index_gear import GeARVectorStore, NaiveGERetriever
-from llama_index_gear.measures import recall
+from llama_index_gear.ranking.measures import recall
 
 HIPPORAG = ("hipporag", "hipporag-synonyms")
 METHODS = ("naive", *HIPPORAG, "property graph")

@@ -24,7 +24,7 @@ from harness.methods import Workbench
 from harness.settings import BOUNDS, CUTS, MODES, Settings, makes_one_list, split_method
 from harness.usage import Spent, count_spending
 from llama_index_gear import ExternalGeARRetriever, GeARRetriever, T2RAGRetriever, Trace
-from llama_index_gear.measures import recall
+from llama_index_gear.ranking.measures import recall
 
 RECALLS = (2, *CUTS)  # the recall at 2 is of the list for 5, and is not tested by itself
 TIMED = 10  # the cut at which times and answers are taken, where they depend on the cut

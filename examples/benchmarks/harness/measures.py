@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import bootstrap
 
-from llama_index_gear.measures import permutation_p_value
+from llama_index_gear.ranking.measures import permutation_p_value
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95

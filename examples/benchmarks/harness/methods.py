@@ -46,7 +46,6 @@ from llama_index_gear import (
     LocalPageRank,
     NaiveGERetriever,
     PassageSelector,
-    RankBM25Retriever,
     SyncGERetriever,
     T2RAGRetriever,
     Triple,
@@ -54,6 +53,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
 from llama_index_gear.llm.selection import SHOW_TOKENS
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 
 
 class Fixed(BaseRetriever):

@@ -12,15 +12,8 @@ LABELS = {
     "bm25": "BM25",
     "bm25, average 60": "BM25, `bm25_avg_len=60`",
     "graph": "`GraphRetriever`, against hybrid",
-    "ranker": "`PassageRanker` over dense's forty, against dense",
+    "ranker": "`PassageRanker` over dense's first 40, against dense",
 }
-SPLITTERS = {
-    "whole pages": "as they are",
-    "`SentenceSplitter`, 224 tokens": "224",
-    "`MarkdownNodeParser`": "headings",
-    "`MarkdownNodeParser`, then `SentenceSplitter`, 224 tokens": "headings, 224",
-}
-"""Label → size, of ways to split Markdown."""
 
 
 def chunk_sizes(results: Results) -> str:
@@ -70,24 +63,6 @@ def recall_by_size(corpus: dict[str, Any]) -> str:
             rows.append([label, *(format_recall(row, name) for name in row["recall"])])
     measures = next(iter(corpus["sizes"].values()))["rows"][0]["recall"]
     return table(["recall in", *measures], rows)
-
-
-def splitters(results: Results) -> str:
-    """Return what hybrid and the graph find of the wiki, by how its Markdown is split."""
-    wiki = results.files["chunks"]["company_wiki"]
-    rows = []
-    for label, size in SPLITTERS.items():
-        by_method = {row["method"]: row for row in wiki["sizes"][size]["rows"]}
-        cells = [
-            " / ".join(format_recall(by_method[method], measure) for measure in measures)
-            for measures in (("5 chunks", "10 chunks"), ("5,000 characters", "10,000 characters"))
-            for method in ("hybrid", "graph")
-        ]
-        rows.append([label, f"{wiki['sizes'][size]['chunks']:,}", *cells])
-    head = [f"{wiki['questions']} questions, {wiki['passages']} pages", "passages"]
-    for amount in ("in 5 / 10 passages", "in 5,000 / 10,000 characters"):
-        head += [f"hybrid, {amount}", f"`GraphRetriever`, {amount}"]
-    return table(head, rows)
 
 
 def format_recall(row: dict[str, Any], measure: str) -> str:

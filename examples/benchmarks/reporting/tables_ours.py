@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from reporting import papers
 from reporting.results import (
     EMBED,
@@ -12,6 +14,7 @@ from reporting.results import (
     SHARED_FILES,
     Results,
     format_recalls,
+    format_scores,
     format_shared_calls,
 )
 from reporting.tables import format_published, section, sources, table
@@ -20,26 +23,29 @@ SYNC = "hybrid + SyncGE"
 
 
 def costs(results: Results) -> str:
-    """Return the section on calls and tokens of a question with a model."""
+    """Return the section on calls, tokens and answers of a question with a model."""
     rows = [
-        [
-            row["method"],
-            f"{row['calls']:.1f}",
-            f"{row['prompt_tokens']:,.0f} + {row['completion_tokens']:,.0f}",
-            f"{row['weighted_tokens']:,.0f}",
-            format_recalls(row),
-        ]
+        [row["method"], *format_spent(row), format_recalls(row), format_scores(row)]
         for file in (LLM_FILE, IRCOT_FILE, SELECTION_FILE)
         for row in results.files.get(file, {}).get("methods", [])
-        if "calls" in row
+        if "calls" in row or row["method"] == "graph"
     ]
     if not rows:
         return ""
+    head = ["method", "calls", "tokens, prompt + completion"]
     return section(
         "Calls and tokens a question, retrieval alone",
-        table(["method", "calls", "tokens, prompt + completion", "prompt + 4 × completion", "R@5 / 10 / 15"], rows),
+        table([*head, "prompt + 4 × completion", "R@5 / 10 / 15", "exact match / F1"], rows),
         sources(results, LLM_FILE, IRCOT_FILE, SELECTION_FILE),
     )
+
+
+def format_spent(row: dict[str, Any]) -> list[str]:
+    """Return the calls and tokens of a method, or that it has none."""
+    if "calls" not in row:
+        return [NONE] * 3
+    tokens = f"{row['prompt_tokens']:,.0f} + {row['completion_tokens']:,.0f}"
+    return [f"{row['calls']:.1f}", tokens, f"{row['weighted_tokens']:,.0f}"]
 
 
 def triples_table(results: Results) -> str:

@@ -21,7 +21,7 @@ LABELS = {
     "property graph": "LlamaIndex's `PropertyGraphIndex`",
     "default": "`GraphRetriever`",
     "first rule": "… by its lists alone",
-    "ranker": "`PassageRanker` over hybrid's forty",
+    "ranker": "`PassageRanker` over hybrid's first 40",
     "left out": "`GraphRetriever`, weights of the other two sets",
 }
 ORDER = (

@@ -49,7 +49,7 @@ def memory(results: Results) -> str:
         "Index and memory",
         table(["file", "passages", "triples", "index, MiB on the disk", "peak memory of the whole run, MiB"], rows),
         "A run's memory is that of one process with the embedding model, HippoRAG's graph and vectors, and all methods "
-        "of the file. The next table and the guide on scale show what the store alone takes.",
+        "of the file. The next tables show what the store alone takes.",
     )
 
 

@@ -11,11 +11,12 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_gear.agents.loop import describe_failure
 from llama_index_gear.agents.memory import GistMemory, PassagePool
+from llama_index_gear.errors import GeARError
 from llama_index_gear.expansion.pipeline import GraphExpansion
-from llama_index_gear.flow import Flow, Request, ask, ask_all, relay
+from llama_index_gear.flow import Flow, Request, ask_all, interleave, relay
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import Prompts
-from llama_index_gear.requests import EmbedQuery, FetchPassages, LinkTriples, RetrievePassages
+from llama_index_gear.requests import EmbedQuery
 from llama_index_gear.trace.evidence import PassageLink, Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
@@ -99,7 +100,8 @@ class GistPolicy:
         try:
             linked = (yield from relay(self._link_flow(state, facts), answer_batch_flow)) if facts else []
         except Exception as error:  # a request's failure, as in a step; an error of our own is raised
-            if not any(error is failure for failure in failures) or not any(state.pool.lists):
+            is_bug = not isinstance(error, GeARError) and not any(error is failure for failure in failures)
+            if is_bug or not any(state.pool.lists):
                 raise
             state.trace.note(stopped=describe_failure(error))  # the steps' passages are ranked without the gist's
         if linked:
@@ -119,23 +121,24 @@ class GistPolicy:
         left out.
         """
         texts = [fact.text for fact in facts]
-        bundles = [QueryBundle(text) for text in texts]
+        bundles, backends = [QueryBundle(text) for text in texts], self.expansion.backends
         top_k = self.passage_link_top_k
-        if self.expansion.backends.base_retriever is None:
+        if backends.base_retriever is None:
             embeddings = yield from ask_all([EmbedQuery(text) for text in texts])
             bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
         names = [f"{fact.subject} {fact.object}" for fact in facts]
-        answers = yield [LinkTriples(texts, top_k, state.embedding, names), *map(RetrievePassages, bundles)]
-        triple_lists = yield from self._locate_flow(state, facts, answers[0])
-        admitted = yield from self.expansion.filter_base_flow(list(chain.from_iterable(answers[1:])))
-        search_lists = [
-            [n.node.node_id for n in answer if n.node.node_id in admitted][:top_k] for answer in answers[1:]
-        ]
+        linking = backends.walked.link_flow(texts, top_k, state.embedding, names)
+        searches = interleave([backends.base_search_flow(bundle) for bundle in bundles])
+        both: list[Flow[list[list[Any]]]] = [linking, searches]
+        linked_triples, results = yield from interleave(both)
+        triple_lists = yield from self._locate_flow(state, facts, linked_triples)
+        admitted = yield from self.expansion.filter_base_flow(list(chain.from_iterable(results)))
+        search_lists = [[n.node.node_id for n in result if n.node.node_id in admitted][:top_k] for result in results]
         state.pool.add({node_id: admitted[node_id] for node_ids in search_lists for node_id in node_ids})
         stored_triples = list(chain.from_iterable(triple_lists))
         missing = [stored.passage_id for stored in stored_triples if stored.passage_id not in state.pool.nodes]
         if missing:
-            fetched = yield from ask(FetchPassages(list(dict.fromkeys(missing))))
+            fetched = yield from backends.reads.get_flow(list(dict.fromkeys(missing)), vectors=False)
             state.pool.add({node.node_id: node for node in fetched})
         for stored in stored_triples:
             state.pool.chains.setdefault(stored.passage_id, serialize_triples([stored.triple]))

@@ -18,10 +18,9 @@ from llama_index_gear.expansion.reader import parse_reply_triples
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.echoes import require_own
 from llama_index_gear.llm.escaping import escape_fences, number_passages
-from llama_index_gear.llm.json_scan import find_texts
+from llama_index_gear.llm.json_scan import ScannedReply, find_texts
 from llama_index_gear.llm.parsing import collect_triples
 from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import find_forms_and_prose, parse_yes_or_no, require_one
 from llama_index_gear.triple import Triple
 
@@ -165,7 +164,7 @@ def read_and_reason_flow(
     """Ask for new facts and the verdict in one call (GeAR Eq. 4 and 6). The value is (tuple of `Triple`, `Verdict`)."""
     variables = {"passages": number_passages(passages), "gist": gist.text, "question": question}
 
-    def parse(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
+    def parse(reply: ScannedReply) -> tuple[tuple[Triple, ...], Verdict]:
         triples, verdict = parse_facts_and_verdict(reply)
         return require_own(triples, prompt, passages), verdict
 
@@ -182,7 +181,7 @@ def rewrite_flow(
     return ask_and_parse_flow(prompt, "rewrite", parse_query, variables)
 
 
-def parse_facts_and_verdict(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
+def parse_facts_and_verdict(reply: ScannedReply) -> tuple[tuple[Triple, ...], Verdict]:
     """Read the facts and the verdict of a reply.
 
     Raises:
@@ -190,11 +189,10 @@ def parse_facts_and_verdict(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
 
     """
     verdict = parse_verdict(reply)
-    text = clean_reply(reply)
-    forms, _ = find_forms_and_prose(text, "triples")
+    forms, _ = find_forms_and_prose(reply, "triples")
     if not forms:
         return parse_reply_triples(reply), verdict
-    return read_facts(forms, text, ["triples"]), verdict
+    return read_facts(forms, reply.text, ["triples"]), verdict
 
 
 def read_facts(forms: Sequence[dict[str, list[Any]]], text: str, names: Sequence[str]) -> tuple[Triple, ...]:
@@ -216,7 +214,7 @@ def read_facts(forms: Sequence[dict[str, list[Any]]], text: str, names: Sequence
     return triples
 
 
-def parse_verdict(reply: str) -> Verdict:
+def parse_verdict(reply: ScannedReply) -> Verdict:
     """Read the verdict of a reply. It may stand there twice, if it is the same.
 
     Raises:
@@ -224,22 +222,21 @@ def parse_verdict(reply: str) -> Verdict:
             gives several answers or reasons.
 
     """
-    text = clean_reply(reply)
-    answerable, forms = parse_yes_or_no(text, "answerable", "verdict")
+    answerable, forms = parse_yes_or_no(reply, "answerable", "verdict")
     name = "answer" if answerable else "reason"
-    value = require_one((_join_texts(value) for form in forms for value in form.get(name, ())), text)
+    value = require_one((_join_texts(value) for form in forms for value in form.get(name, ())), reply.text)
     return Verdict(True, answer=value) if answerable else Verdict(False, reason=value)
 
 
-def parse_query(reply: str) -> str:
+def parse_query(reply: ScannedReply) -> str:
     """Read the query of a reply, in JSON or as its only line.
 
     Raises:
         ReplyError: the reply has no query, or several.
 
     """
-    text = clean_reply(reply)
-    forms, _ = find_forms_and_prose(text, "query")
+    text = reply.text
+    forms, _ = find_forms_and_prose(reply, "query")
     if forms:
         query = require_one((value for form in forms for value in form["query"] if isinstance(value, str)), text)
     else:

@@ -17,18 +17,17 @@ from llama_index.core.schema import QueryBundle
 from llama_index_gear.agents.gear.gist import GistPolicy, GistState
 from llama_index_gear.agents.gear.reasoning import Verdict, parse_query, parse_verdict, read_facts
 from llama_index_gear.agents.memory import trace_triples
-from llama_index_gear.expansion.backends import link_triples_flow
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.llm.echoes import require_own
 from llama_index_gear.llm.escaping import escape_fences, number_passages
 from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passages
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.selection import read_needed
 from llama_index_gear.llm.verdicts import find_forms_and_prose
 from llama_index_gear.nodes import CHAIN_KEY, llm_texts
-from llama_index_gear.requests import LinkTriples, RunFunction
+from llama_index_gear.requests import RunFunction
 from llama_index_gear.trace.evidence import Step
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
 
@@ -97,14 +96,14 @@ def read_step_flow(
         "queries": queries,
     }
 
-    def parse(reply: str) -> Selection:
+    def parse(reply: ScannedReply) -> Selection:
         selection = parse_step(reply, len(passages))
         return replace(selection, facts=require_own(selection.facts, prompt, passages))
 
     return ask_and_parse_flow(prompt, "select", parse, variables)
 
 
-def parse_step(reply: str, count: int) -> Selection:
+def parse_step(reply: ScannedReply, count: int) -> Selection:
     """Read the reply of a step.
 
     Args:
@@ -116,9 +115,9 @@ def parse_step(reply: str, count: int) -> Selection:
             or has facts or a query that can't be read.
 
     """
-    text = clean_reply(reply)
+    text = reply.text
     verdict = parse_verdict(reply)
-    forms, _ = find_forms_and_prose(text, "needed")
+    forms, _ = find_forms_and_prose(reply, "needed")
     needed = read_needed(forms, count, text)
     facts = read_facts(forms, text, ["facts", "triples"])
     if verdict.answerable:
@@ -198,8 +197,8 @@ class SelectionPolicy(GistPolicy):
         if not state.gist.triples:
             return []
         texts = [fact.text for fact in state.gist.triples]
-        request = LinkTriples(texts, self.expansion.link_top_k, query.embedding or [])
-        answers = yield from link_triples_flow(request)
+        link_flow, top_k = self.expansion.backends.link_flow, self.expansion.link_top_k
+        answers = yield from link_flow(texts, top_k, query.embedding or [])
         return list({triple.id: triple for answer in answers for triple in answer}.values())
 
     def _read_flow(self, state: GistState, record: Step, shown: Sequence[str]) -> Flow[Selection | None]:

@@ -25,23 +25,16 @@ from llama_index_gear.agents.t2rag.resolution import (
     supporting_passages,
 )
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.expansion.backends import embed_query_flow, link_triples_flow
+from llama_index_gear.expansion.backends import Backends, embed_query_flow
 from llama_index_gear.expansion.beam_search import (
     BeamSearch,
     diverse_triple_beam_search_flow,
     flatten,
 )
-from llama_index_gear.flow import Flow, ask, ask_all
+from llama_index_gear.flow import Flow, ask, interleave
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts
-from llama_index_gear.requests import (
-    EmbedQuery,
-    FetchPassages,
-    LinkTriples,
-    RetrievePassages,
-    RunFunction,
-    SearchTriples,
-)
+from llama_index_gear.requests import EmbedQuery, RunFunction
 from llama_index_gear.spans import show_triples, span_flow
 from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Step, Unknown
 from llama_index_gear.trace.trace import Trace
@@ -115,6 +108,7 @@ class T2RAGPolicy:
     """The rounds of T²RAG, and the final ranking of their passages.
 
     Args:
+        backends: the store and the model.
         max_steps: maximum number of rounds.
         passages: distinct passages that a round retrieves.
         search_by: "triples" or "passages".
@@ -128,6 +122,7 @@ class T2RAGPolicy:
 
     """
 
+    backends: Backends
     max_steps: int
     passages: int
     search_by: SearchBy
@@ -154,7 +149,7 @@ class T2RAGPolicy:
         if record.number == 1:
             yield from self._decompose_flow(state, record)
         hits = yield from (self._expand_flow if state.is_stuck else self._retrieve_flow)(state, record)
-        nodes = yield from ask(FetchPassages(hits.passage_ids))
+        nodes = yield from self.backends.reads.get_flow(hits.passage_ids, vectors=False)
         passages = {node.node_id: node for node in nodes}
         state.pool.add(passages, hits.chains)
         state.propositions = [triple for triple in hits.propositions if triple.passage_id in state.pool.nodes]
@@ -173,7 +168,7 @@ class T2RAGPolicy:
         """Fuse the passages of all rounds with those that state the resolved facts, as GeAR does (GeAR Eq. 9)."""
         if not state.pool.lists:  # the budget did not allow for a round
             hits = yield from self._search_question_flow(state)
-            nodes = yield from ask(FetchPassages(hits.passage_ids))
+            nodes = yield from self.backends.reads.get_flow(hits.passage_ids, vectors=False)
             state.pool.add({node.node_id: node for node in nodes}, hits.chains)
             state.pool.lists.append([node.node_id for node in nodes])
         supporting = [state.supporting_passages[fact] for fact in state.facts.triples]
@@ -208,7 +203,7 @@ class T2RAGPolicy:
             state.trace.note(record, query=query, searched=texts)
             if self.search_by == "passages":
                 return (yield from self._search_passages_flow([QueryBundle(text) for text in texts]))
-            propositions = yield from self._search_triples_flow(SearchTriples(texts, self.passages))
+            propositions = yield from self._search_triples_flow(texts)
             if propositions:
                 return _hits_of(propositions)
             state.trace.note(record, fallback="no triples: the passages are searched")
@@ -224,16 +219,18 @@ class T2RAGPolicy:
         query = yield from embed_query_flow(state.bundle)
         if self.search_by == "passages":
             return (yield from self._search_passages_flow([query]))
-        request = SearchTriples([], self.passages, [query.embedding or []])
-        propositions = yield from self._search_triples_flow(request)
+        propositions = yield from self._search_triples_flow([], [query.embedding or []])
         return _hits_of(propositions) if propositions else (yield from self._search_passages_flow([query]))
 
-    def _search_triples_flow(self, request: SearchTriples) -> Flow[list[StoredTriple]]:
-        return span_flow("triple_search", ask(request), show_triples, queries=list(request.texts))
+    def _search_triples_flow(
+        self, texts: Sequence[str], embeddings: Sequence[Sequence[float]] = ()
+    ) -> Flow[list[StoredTriple]]:
+        search = self.backends.reads.search_flow(texts, self.passages, embeddings)
+        return span_flow("triple_search", search, show_triples, queries=list(texts))
 
     def _search_passages_flow(self, queries: Sequence[QueryBundle]) -> Flow[_Hits]:
         """Search passages by several queries: all hits in one list, the most similar first (T²RAG App. B.5)."""
-        search = ask_all([RetrievePassages(query) for query in queries])
+        search = interleave([self.backends.base_search_flow(query) for query in queries])
         count, texts = lambda found: sum(map(len, found)), [query.query_str for query in queries]
         answers: Sequence[list[NodeWithScore]] = yield from span_flow("base_search", search, count, queries=texts)
         best: dict[str, float] = {}
@@ -257,9 +254,9 @@ class T2RAGPolicy:
         vector = yield from ask(EmbedQuery(query))
         seeds = state.propositions
         if state.facts.triples:
-            links = yield from link_triples_flow(LinkTriples([fact.text for fact in state.facts.triples], 1, vector))
+            links = yield from self.backends.link_flow([fact.text for fact in state.facts.triples], 1, vector)
             seeds = [triple for linked in links for triple in linked]
-        beams = yield from diverse_triple_beam_search_flow(query, vector, seeds, self.expand)
+        beams = yield from diverse_triple_beam_search_flow(self.backends.walked, query, vector, seeds, self.expand)
         state.trace.note(record, beams=trace_beams(beams))
         chains = flatten(beams)
         new_ids = [passage_id for passage_id in chains if passage_id not in state.pool.nodes][: self.passages]

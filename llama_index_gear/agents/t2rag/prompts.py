@@ -17,10 +17,9 @@ from llama_index_gear.errors import ReplyError, TripleError
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.echoes import ECHO_PROBLEM, require_own
 from llama_index_gear.llm.escaping import escape_citations, escape_fences, number_passages
-from llama_index_gear.llm.json_scan import Number, find_forms, find_objects, find_texts, scan
+from llama_index_gear.llm.json_scan import Number, ScannedReply, find_forms, find_objects, find_texts, scan
 from llama_index_gear.llm.parsing import collect_triples, parse_triples
 from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.triple import StoredTriple, Triple, contains_entity, entity_key
 
 DECOMPOSE_PROMPT = PromptTemplate(
@@ -135,7 +134,7 @@ def resolve_flow(
     }
     shown = [*(passages.values() if show_passages else ()), *(proposition.triple.text for proposition in propositions)]
 
-    def parse(reply: str) -> tuple[Statement, ...]:
+    def parse(reply: ScannedReply) -> tuple[Statement, ...]:
         statements = parse_statements(reply)
         own = require_own([statement.triple for statement in statements], prompt, [question, *shown])
         return tuple(statement for statement in statements if statement.triple in own)
@@ -169,7 +168,7 @@ def _format_clue(clues: Clues, clue: Clue) -> str:
     return f"{clue.number}. {escape_fences(' | '.join(slots_of(clues.current(clue))))}"
 
 
-def parse_decomposition(reply: str, prompt: str = "", question: str = "") -> tuple[Triple, ...]:
+def parse_decomposition(reply: ScannedReply, prompt: str = "", question: str = "") -> tuple[Triple, ...]:
     """Read the triples that a question was taken apart into.
 
     A reply that repeats an example of the prompt in full has the example's triples left out, unless the question names
@@ -192,7 +191,7 @@ def parse_decomposition(reply: str, prompt: str = "", question: str = "") -> tup
         raise ReplyError(ECHO_PROBLEM)
     if not own:
         raise ReplyError("the reply holds no triple; at least one is needed to search by")
-    listed = find_forms((span.value for span in scan(clean_reply(reply))), "triples")
+    listed = find_forms((span.value for span in reply.spans), "triples")
     decompositions = {frozenset(collect_triples(form["triples"])) for form in listed}
     if len(decompositions - {frozenset(), *echoes}) > 1:
         raise ReplyError("the reply takes the question apart in more than one way")
@@ -214,7 +213,7 @@ def _replace_brackets(match: re.Match[str]) -> str:
     return f"?{'_'.join(match[1].split())}" if is_whole else match.group()
 
 
-def parse_statements(reply: str) -> tuple[Statement, ...]:
+def parse_statements(reply: ScannedReply) -> tuple[Statement, ...]:
     """Read the statements of a reply about the clues; return none if it says that there are none.
 
     JSON values are read first. Without statements in them, numbered lines are read, and then triples in any form.
@@ -224,12 +223,12 @@ def parse_statements(reply: str) -> tuple[Statement, ...]:
             lines, state different things about the same clue.
 
     """
-    text = clean_reply(reply)
     groups = [
-        [statement for value in find_objects([span.value]) for statement in _parse_object(value)] for span in scan(text)
+        [statement for value in find_objects([span.value]) for statement in _parse_object(value)]
+        for span in reply.spans
     ]
     if not any(groups):
-        lines = map(_parse_numbered_line, text.splitlines())
+        lines = map(_parse_numbered_line, reply.text.splitlines())
         groups = [[statement] for statement in lines if statement is not None]
     if not any(groups):
         groups = [[Statement(triple) for triple in parse_triples(reply).triples]]
@@ -239,7 +238,7 @@ def parse_statements(reply: str) -> tuple[Statement, ...]:
 
 
 def _refuse_contradictions(groups: Sequence[Sequence[Statement]]) -> None:
-    """Refuse groups of statements of which two state different triples about the same clue.
+    """Refuse groups in which two statements give different triples for the same clue.
 
     A single group may state several triples about a clue.
     """
@@ -275,7 +274,7 @@ def _parse_numbered_line(line: str) -> Statement | None:
     if match is None:
         return None
     try:
-        triples = parse_triples(match[2]).triples
+        triples = parse_triples(ScannedReply(match[2])).triples
     except ReplyError:
         return None
     return Statement(triples[0], int(match[1])) if triples else None

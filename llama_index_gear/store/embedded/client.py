@@ -16,8 +16,8 @@ from typing import Any, NoReturn, Self
 import qdrant_edge as edge
 from qdrant_client.http import models
 
-from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts
-from llama_index_gear.paths import read_path
+from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts, read_path
+from llama_index_gear.resources import BoundToProcess
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.models import (
     DISTANCES,
@@ -34,7 +34,6 @@ from llama_index_gear.store.embedded.models import (
     to_query,
 )
 from llama_index_gear.store.embedded.shards import OpenShards, call_engine
-from llama_index_gear.store.process_bound import BoundToProcess
 
 _PAGE = 1_000  # points that are copied at once
 _SAMPLE = 256  # points whose size is looked at
@@ -179,6 +178,16 @@ class EdgeClient(BoundToProcess):
 
             edge_folder.make(folder, build)
             self._shard(collection_name)
+        return True
+
+    def update_collection(self, collection_name: str, metadata: Mapping[str, Any], **options: Any) -> bool:
+        """Add to the collection's metadata; what they have under the same keys is replaced."""
+        refuse("update_collection", options)
+        folder = self._folder(collection_name)
+        with self._shards.hold():
+            self._shard(collection_name)
+            with edge_folder.raise_store_errors(folder):
+                edge_folder.write_metadata(folder, {**(edge_folder.read_metadata(folder) or {}), **metadata})
         return True
 
     def delete_collection(self, collection_name: str, **options: Any) -> bool:

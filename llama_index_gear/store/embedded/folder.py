@@ -109,8 +109,10 @@ def read_metadata(folder: Path) -> dict[str, Any] | None:
 
 
 def write_metadata(folder: Path, metadata: Mapping[str, Any]) -> None:
-    """Write the metadata of a collection that is being made."""
-    (folder / _METADATA).write_text(json.dumps(metadata), "utf-8")
+    """Write the metadata of a collection, in one step."""
+    draft = folder / f"{_WRITING}{_METADATA}"
+    draft.write_text(json.dumps(metadata), "utf-8")
+    draft.replace(folder / _METADATA)
 
 
 def _check_parts(folder: Path) -> None:

@@ -29,7 +29,7 @@ from weakref import WeakValueDictionary, finalize
 
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.flow import sleep
-from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.embedded.folder import Place, raise_store_errors
 
 if sys.platform == "win32":

@@ -15,7 +15,7 @@ from weakref import finalize
 import qdrant_edge as edge
 
 from llama_index_gear.errors import StoreError, StoreLockedError
-from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.folder_lock import Claim, FolderLock, lock_folder, make_locked_error
 
@@ -156,7 +156,7 @@ class OpenShards:
             self._claims[name] = self._folder_lock.claim(name, self._path)
 
     def _at_fork_reinit(self) -> None:
-        """Reset the state in a forked child; see `fork_safety`."""
+        """Reset the state in a forked child; see `free_in_child`."""
         self.lock = threading.RLock()
         self._is_inherited = self._is_inherited or bool(self._open_shards)
         while self._open_shards:

@@ -9,25 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.prompts import PromptTemplate
-from llama_index.core.schema import QueryBundle
 
 from llama_index_gear.agents.loop import Budget, agent_flow
 from llama_index_gear.errors import ArgumentError, OutOfTime
 from llama_index_gear.flow import Flow, arun, remaining_seconds, run
-from llama_index_gear.requests import CallLLM, FetchPassages, Reply, RetrievePassages
+from llama_index_gear.requests import CallLLM, EmbedQuery, EmbedTexts, Reply
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 QUESTION = "Which team did the father of Stephen Curry join in 1988?"
-LAST = FetchPassages(["what finish asks for"])
+LAST = EmbedTexts(["what finish asks for"])
 
 
 def _make_call(purpose: str = "read") -> CallLLM:
     return CallLLM(PromptTemplate("{x}"), {"x": purpose}, purpose)
 
 
-def _make_search(query: str = "Curry") -> RetrievePassages:
-    return RetrievePassages(QueryBundle(query))
+def _make_search(query: str = "Curry") -> EmbedQuery:
+    return EmbedQuery(query)
 
 
 ASK, SEARCH = _make_call(), _make_search()
@@ -446,7 +445,7 @@ class Broken(Exception):
 def _break_search(request: Any) -> Any:
     if request == LAST:
         return "z"
-    if isinstance(request, RetrievePassages):
+    if isinstance(request, EmbedQuery):
         raise Broken("the index is gone")
     return Reply("1")
 

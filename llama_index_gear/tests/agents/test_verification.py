@@ -18,9 +18,17 @@ from llama_index_gear.agents.loop import Budget
 from llama_index_gear.agents.verification import VERIFY_PROMPT, parse_check, verify_flow
 from llama_index_gear.errors import OutOfTime, ReplyError
 from llama_index_gear.flow import run
+from llama_index_gear.llm.json_scan import ScannedReply
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.trace.evidence import Call
 from llama_index_gear.trace.trace import Trace, TraceEvent
+
+
+def scan_reply(reply: str) -> ScannedReply:
+    """Scan a reply as the parsers get it: without thoughts."""
+    return ScannedReply(clean_reply(reply).text)
+
 
 NAMES = ["a", "b", "c", "d", "e"]
 NODES = [NodeWithScore(node=TextNode(id_=name, text=f"text {name}")) for name in NAMES]
@@ -246,7 +254,7 @@ def test_the_warning_is_about_the_search_alone() -> None:
     ],
 )
 def test_verdicts_that_can_be_read(reply: str, expected: tuple[bool, str]) -> None:
-    assert parse_check(reply) == expected
+    assert parse_check(scan_reply(reply)) == expected
 
 
 @pytest.mark.parametrize(
@@ -263,7 +271,7 @@ def test_verdicts_that_can_be_read(reply: str, expected: tuple[bool, str]) -> No
 )
 def test_verdicts_that_can_not(reply: str) -> None:
     with pytest.raises(ReplyError):
-        parse_check(reply)
+        parse_check(scan_reply(reply))
 
 
 # -- prompts and events -----------------------------------------------------------------------------------------------

@@ -15,11 +15,11 @@ import pytest
 from llama_index.core.node_parser import SentenceSplitter
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli import file_texts
-from llama_index_gear.cli import files as cli_files
-from llama_index_gear.cli.files import FolderReader
-from llama_index_gear.cli.reading_process import ReadingProcess
-from llama_index_gear.cli.regular_files import UnreadableFile, read_file
+from llama_index_gear.ingestion import file_texts
+from llama_index_gear.ingestion import files as folder_files
+from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.reading_process import ReadingProcess
+from llama_index_gear.ingestion.regular_files import UnreadableFile, read_file
 from llama_index_gear.testing import WordEmbedding
 
 Runner = Callable[..., Any]
@@ -27,7 +27,7 @@ Runner = Callable[..., Any]
 # A parser for the process: what it does stands in the file.
 PARSER = """
 import os, signal, sys, time
-from llama_index_gear.cli.regular_files import NoText
+from llama_index_gear.ingestion.regular_files import NoText
 
 def parse(path, only_title=False):
     text = path.read_text()
@@ -56,7 +56,7 @@ def parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "gear_test_parser.py").write_text(PARSER)
     monkeypatch.syspath_prepend(tmp_path / "modules")
-    monkeypatch.setattr(cli_files, "PARSER", "gear_test_parser:parse")
+    monkeypatch.setattr(folder_files, "PARSER", "gear_test_parser:parse")
     return "gear_test_parser:parse"
 
 
@@ -110,7 +110,7 @@ def test_no_process_is_started_for_text_and_one_for_all_else(
 INTERRUPTED = """
 import signal, sys
 from pathlib import Path
-from llama_index_gear.cli.reading_process import ReadingProcess
+from llama_index_gear.ingestion.reading_process import ReadingProcess
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with ReadingProcess("gear_test_parser:parse") as process:
@@ -124,7 +124,7 @@ with ReadingProcess("gear_test_parser:parse") as process:
 
 @pytest.mark.usefixtures("parser")
 def test_an_interrupted_call_leaves_no_answer_behind(tmp_path: Path) -> None:
-    """What the process still does for an interrupted call is not taken for the answer of the next."""
+    """The answer to an interrupted call is not taken for the answer to the next."""
     (tmp_path / "slow").write_text("interrupt, then sleep")
     (tmp_path / "fast").write_text("Ada.")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -206,7 +206,7 @@ def test_large_files_are_named(run: Runner, docs: Path, monkeypatch: pytest.Monk
     for name in ("large.txt", "large.html"):
         (docs / name).write_text("Ada met Bob. " * 1_000)
     monkeypatch.setattr(file_texts, "MOST", 10_000)
-    monkeypatch.setattr(cli_files, "MOST", 10_000)
+    monkeypatch.setattr(folder_files, "MOST", 10_000)
     done = run("index", "docs", "--store", "s")
     assert done.code == 1 and "4 files, 4 passages" in done.out
     assert done.err.count("failed: large.") == 2 and "MB: split it" in done.err
@@ -302,7 +302,7 @@ def test_whatever_a_splitter_raises_fails_one_file(
 def test_an_interrupt_while_files_are_read_keeps_what_was_read(
     run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read is stored; nothing of the other files is deleted; the next run does what is left."""
+    """Files that were read are stored; nothing of the others is deleted; the next run does what is left."""
     assert run("index", "docs", "--store", "s").code == 0
     before = list_stored(tmp_path / "s")
     for name in ("AAA.txt", "ZZZ.txt"):

@@ -12,7 +12,7 @@ from llama_index.core.schema import TextNode
 
 from llama_index_gear import RankingWeights
 from llama_index_gear.cli.comparing import Found, Question, judge, show_comparison, to_json
-from llama_index_gear.measures import permutation_p_value
+from llama_index_gear.ranking.measures import permutation_p_value
 
 Runner = Callable[..., Any]
 QUESTION = "Where was the granddaughter of Oppenheimer's adviser born?"

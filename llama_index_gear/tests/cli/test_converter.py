@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable
+from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llama_index_gear import FolderReader, GeARVectorStore, MentionTripleExtractor
-from llama_index_gear.cli import converter
-from llama_index_gear.cli import files as cli_files
+from llama_index_gear.ingestion import converter
+from llama_index_gear.ingestion import files as folder_files
 from llama_index_gear.testing import WordEmbedding
 
 needs_converter = pytest.mark.skipif(not converter.is_installed(), reason="needs the extra files")
@@ -68,13 +69,33 @@ Call
 """
 TEX = r"""\documentclass{article}
 \title{On \emph{Pumps}}
+\author{Nora Blum\thanks{Rome} \and Paul Kern}
 \begin{document}
-\section{Yard} Nora Blum\label{sec:a} founded \textbf{Osthafen} in K\"oln~\cite{kern}.
+% Ida Falk: check this
+\section{Yard} Nora Blum\label{sec:a} founded \textbf{Osthafen} in K\"oln~\cite{kern}. % Ida
+
+\begin{tabular}{ll}
+\multicolumn{2}{c}{Crane} & Load \\
+Goliath & 5\% \\
+\end{tabular}
+
+See \autoref{tab:x}.
 \end{document}
 """
 ORG = """#+TITLE: My Yard
 #+OPTIONS: toc:nil
-* Visit Bremen
+* TODO [#A] Visit Bremen
+  DEADLINE: <2025-03-10 Mon>
+  :PROPERTIES:
+  :ID: 0b3c
+  :END:
+  :LOGBOOK:
+  CLOCK: [2025-03-03 Mon 09:15]
+  :END:
+# Ida Falk: a comment
+#+begin_src sh
+# Start Osthafen
+#+end_src
 See [[https://x.example][the site]].
 """
 NOTEBOOK = """{"cells": [{"cell_type": "markdown", "metadata": {}, "source": ["# Pump study\\n",
@@ -117,6 +138,25 @@ Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/office
 TYPES = """<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels"
 ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/word/document.xml"
 ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>"""
+
+
+def print_page(lines: list[tuple[int, int, int, str]], title: str = "") -> bytes:
+    """Return a PDF with a page of lines, each with its size and place, and a title that the file states."""
+    shown = "".join(f"BT /F {size} Tf {x} {y} Td ({text}) Tj ET\n" for size, x, y, text in lines)
+    objects = [
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>>",
+        f"<</Length {len(shown)}>>stream\n{shown}endstream",
+        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        f"<</Title({title})>>",
+    ]
+    data, places = "%PDF-1.4\n", []
+    for number, each in enumerate(objects, start=1):
+        places.append(f"{len(data):010} 00000 n \n")
+        data += f"{number} 0 obj{each}endobj\n"
+    head = f"xref\n0 7\n0000000000 65535 f \n{''.join(places)}trailer<</Size 7/Root 1 0 R/Info 6 0 R>>\n"
+    return f"{data}{head}startxref\n{len(data)}\n%%EOF".encode()
 
 
 def zip_word(document: str) -> bytes:
@@ -162,8 +202,20 @@ def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
             ["# Manual\n", "| Nora | Bremen-Vegesack |", "# Start Osthafen\n```", "`open_gate`, or `shut` it."],
             [".. ", ":caption:", "func"],
         ),
-        ("paper.tex", TEX, "On Pumps", ["# Yard\n", "Nora Blum founded **Osthafen** in Köln"], ["kern", "sec:a"]),
-        ("yard.org", ORG, "My Yard", ["# Visit Bremen\n", "[the site](https://x.example)"], ["toc"]),
+        (
+            "paper.tex",
+            TEX,
+            "On Pumps",
+            ["# Yard\n", "Blum, Paul Kern\n", "founded **Osthafen** in Köln", "| Crane | Load |"],
+            ["kern", "sec:a", "Ida", "Rome", "multicolumn", "tab:x"],
+        ),
+        (
+            "yard.org",
+            ORG,
+            "My Yard",
+            ["# Visit Bremen\n", "deadline: 2025-03-10 Mon.", "# Start Osthafen", "[the site](https://x.example)"],
+            ["toc", "0b3c", "CLOCK", "END", "Ida", "[#A]"],
+        ),
         ("study.ipynb", NOTEBOOK, "Pump study", ["By Nora Blum, after Pumps: all.", "x = 1"], ["iVBOR", "Fig"]),
         ("report-7.rtf", RICH_TEXT, "Yard Report", ["Nora Blum founded **Osthafen** in Köln."], ["Times", "\\"]),
         (
@@ -204,6 +256,36 @@ def test_a_file_is_markdown_with_its_title(
     assert [each for each in wanted if each not in text] == [each for each in unwanted if each in text] == []
 
 
+BODY = [
+    (10, 72, 600 - 12 * number, f"The yard {number} of Osthafen was built by Nora Blum in Bremen.")
+    for number in range(20)
+]
+
+
+@needs_converter
+@pytest.mark.parametrize(
+    ("lines", "stated", "title"),
+    [
+        ([(18, 90, 720, "Generational Copying of Cranes with a"), (18, 90, 700, "Long Boom")], "", 1),
+        ([(18, 90, 700, "Long Boom"), (18, 90, 720, "Generational Copying of Cranes with a")], "", 1),
+        ([(18, 90, 720, "Generational Copying of Cranes with a"), (18, 90, 700, "Long Boom")], "Proceedings - WORD", 1),
+        ([(18, 90, 720, "Copying of Cranes"), (18, 72, 300, "Introduction")], "", "Copying of Cranes"),
+        ([(90, 72, 640, "CM"), (18, 90, 720, "Copying of Cranes")], "", "Copying of Cranes"),
+        ([(20, 32, 400, "arXiv:2405.0482v2 [cs.CL]"), (18, 90, 720, "Copying of Cranes")], "", "Copying of Cranes"),
+        ([(18, 90, 720, "Copying of Cranes")], "The Copying of the Cranes", "The Copying of the Cranes"),
+        ([(10, 72, 720, "See the")], "Proceedings - WORD", "Proceedings - WORD"),
+    ],
+)
+def test_the_title_of_a_printed_page_is_whole(
+    read: Callable[..., Any], lines: list[tuple[int, int, int, str]], stated: str, title: str | int
+) -> None:
+    ((found, text),) = read("p7.pdf", print_page([*lines, *BODY], stated))
+    whole = "Generational Copying of Cranes with a Long Boom"
+    assert found == (whole if title == 1 else title)
+    assert text.count("Long Boom") == (title == 1) and "Osthafen" in text
+    assert title != 1 or text.startswith(f"# {whole}\n\n")
+
+
 @needs_converter
 def test_what_was_converted_is_said_to_be_markdown(tmp_path: Path) -> None:
     (tmp_path / "manual.adoc").write_text("= Pump\n\nText of it.\n\n== OPTIONS\n", "utf-8")
@@ -227,6 +309,24 @@ def test_a_letter_of_a_mailbox_is_a_document(read: Callable[..., Any]) -> None:
         f"From x Mon Mar  3 09:15:00 2025\n{LETTER.replace('Re: =', f'{number} =')}\n" for number in ("First", "Second")
     )
     assert [title for title, _ in read("box.mbox", box)] == ["First The crane of Köln", "Second The crane of Köln"]
+
+
+@needs_converter
+def test_the_parts_of_a_letter_are_named(read: Callable[..., Any]) -> None:
+    letter = EmailMessage()
+    letter["Subject"] = "Plans"
+    letter.set_content("It is here.\n")
+    letter.add_attachment(bytes(range(256)), maintype="image", subtype="png", filename="crane.png")
+    letter.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="Plan of the Yard.pdf")
+    ((_, text),) = read("a.eml", letter.as_bytes())
+    assert "- `crane.png`\n" in text and "- `Plan of the Yard.pdf`\n" in text and "(256B)" not in text
+    part, outer = EmailMessage(), EmailMessage()
+    part.set_content("Paint comes from Visby.\n")
+    outer["Subject"] = "Fwd: Paint"
+    outer.set_content("See below.\n")
+    outer.add_attachment(part)
+    ((_, text),) = (each for each in read("b.eml", outer.as_bytes()) if each[0] == "Paint")
+    assert "Paint comes from Visby." in text and "unnamed" not in text and "Attachments" not in text
 
 
 @needs_converter
@@ -274,7 +374,7 @@ def test_what_cannot_be_converted_is_named_and_all_else_is_indexed(
 
 
 def test_without_the_converter_each_file_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_files, "is_installed", lambda: False)
+    monkeypatch.setattr(folder_files, "is_installed", lambda: False)
     for name in ("a.html", "a.rst", "a.pdf", "a.docx", "a.eml"):
         (tmp_path / name).write_text("Ada met Bob.")
     (tmp_path / "a.md").write_text("# Ada\n\nShe met Bob.")

@@ -18,10 +18,10 @@ from click import ClickException
 from llama_index.core.schema import TextNode
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli import files as cli_files
 from llama_index_gear.cli import indexing, store_folder
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_note import EMBEDDING
+from llama_index_gear.ingestion import files as folder_files
 from llama_index_gear.testing import WordEmbedding
 
 Runner = Callable[..., Any]
@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_named_and_what_is_stored_of_it_stays(
 ) -> None:
     (docs / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\xff")
     (docs / "paper.pdf").write_bytes(b"%PDF-1.7\n\xe2\xe3\xcf\xd3")
-    monkeypatch.setattr(cli_files, "is_installed", lambda: False)
+    monkeypatch.setattr(folder_files, "is_installed", lambda: False)
     (docs / "empty.txt").write_text(" \n")
     first = run("index", "docs", "--store", "s")
     assert first.code == 0 and "4 files, 4 passages" in first.out
@@ -350,7 +350,7 @@ class Turned(WordEmbedding):
 def test_a_model_with_other_vectors_is_refused_under_the_same_name(
     run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights, pooling and limit make a store's model: its class does not matter. An older note tells nothing."""
+    """Weights, pooling and limit make a store's model: its class does not matter."""
     use = partial(monkeypatch.setattr, store_folder, "load_embedding")
     use(lambda name: Turned(turns=False, max_length=256))
     assert run("index", "docs", "--store", "s").code == 0
@@ -363,11 +363,6 @@ def test_a_model_with_other_vectors_is_refused_under_the_same_name(
             refused = run(*command, "--store", "s")
             assert refused.code == 1 and "now makes other vectors than when it filled s: its weights" in refused.err
             assert "`llama-index-gear repair --reembed --store s`" in refused.err and refused.err.count("\n") == 1
-    note = tmp_path / "s" / "index.json"
-    older = {key: value for key, value in json.loads(note.read_text()).items() if key not in ("probe", "limit")}
-    note.write_text(json.dumps(older))
-    use(lambda name: Turned())
-    assert run("ask", "Who?", "--store", "s").code == 0
 
 
 def test_a_model_that_has_changed_is_told_by_check_and_repair_makes_all_vectors_again(

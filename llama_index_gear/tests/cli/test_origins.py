@@ -105,7 +105,7 @@ def test_a_passage_of_another_origin_is_never_overwritten_nor_joined(
 async def test_a_file_with_pages_and_a_file_or_a_document_that_is_named_like_one(
     run: Runner, folder: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from llama_index_gear.cli.files import FolderReader
+    from llama_index_gear.ingestion.files import FolderReader
 
     def read_texts(self: FolderReader, path: Path, name: str) -> tuple[str, list[str], list[str]]:
         return "", ["Ann met Bob.", "Bob met Eve."] if path.suffix == ".pdf" else [path.read_text()], []

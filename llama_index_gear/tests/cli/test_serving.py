@@ -17,6 +17,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.cli import results, serving, shared_store, store_folder
+from llama_index_gear.cli.probe import add_probe
 from llama_index_gear.cli.store_note import StoreNote, write_note
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.store import connection
@@ -298,7 +299,7 @@ async def test_the_embedding_model_is_the_one_that_filled_the_store(
     monkeypatch.setattr(serving, "load_embedding", load)
     async with Session(notes) as session:
         for name in ("first", "first", "second"):  # another program may fill the store anew while the server runs
-            write_note(notes, StoreNote(name))
+            write_note(notes, add_probe(StoreNote(name), WordEmbedding()))
             await session.call("search", question=QUESTION)
             await session.close_store()
     assert loaded == ["first", "second"]

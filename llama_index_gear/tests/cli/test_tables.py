@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli.tables import read_table
+from llama_index_gear.ingestion.tables import read_table
 from llama_index_gear.testing import WordEmbedding
 
 Runner = Callable[..., Any]

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli import titles
-from llama_index_gear.cli.files import FolderReader
-from llama_index_gear.cli.titles import find_title
+from llama_index_gear.ingestion import titles
+from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.titles import find_title
 from llama_index_gear.testing import WordEmbedding
 
 PROSE = "He was born in Uppsala.\n\nMikael Ekström leads the team at Kestrel."
@@ -193,7 +193,7 @@ class Watched:
 def test_patterns_that_try_every_place_see_no_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """On such a line they would take minutes."""
     monkeypatch.setattr(titles, "_MARKUP", [(Watched(pattern), text) for pattern, text in titles._MARKUP])
-    for name in ("_HEADING", "_YAML_TITLE"):
+    for name in ("_HEADING", "_STATED_IN_FRONT"):
         monkeypatch.setattr(titles, name, Watched(getattr(titles, name)))
     for text in (
         "# " + "*a_ #" * 100_000,
@@ -231,6 +231,14 @@ def test_titles_are_subjects_of_facts(run: Callable[..., Any], docs: Path, tmp_p
         ("PKG-INFO", "Metadata-Version: 2.1\nName: click\n", "click"),
         ("Yard Plan 0123456789abcdef0123456789abcdef.md", "text", "Yard Plan"),
         ("p.md", '+++\ndate = 2025\ntitle = "Hugo Page"\n+++\nx', "Hugo Page"),
+        ("p.md", '+++\ntitle = """Hugo Page"""\n"quoted" = 1\ntags = [\n"a",\n]\n+++\n# Other\n', "Hugo Page"),
+        ("p.md", '{\n  "tags": ["a"],\n  "title": "Hugo \\"Page\\"",\n  "a": {"b": 1}\n}\n\n# Other\n', 'Hugo "Page"'),
+        ("p.md", ';;;\n{\n  "title": "Hexo Page"\n}\n;;;\n# Other\n', "Hexo Page"),
+        ("p.md", "---\ntitle: >-\n  The Folded\n  Yard\nauthor: Nora\n---\n# Other\n", "The Folded Yard"),
+        ("p.md", "---\ntitle: |\n  The Literal Yard\n---\n# Other\n", "The Literal Yard"),
+        ("p.md", '---\n"title":\n  The Next\n  Line\nbook:\n  title: No\n---\n# Other\n', "The Next Line"),
+        ("p.md", "---\nbook:\n  title: No\n---\n# Other\n", "Other"),
+        ("p.md", "{\n\n}\n# Other\n", "Other"),
         ("l.md", "alias:: x\ntitle:: Log Page\n\n- a", "Log Page"),
         ("minutes.txt", "Nora Blum opened the meeting.\n----------\nPaul", "minutes"),
         ("note.txt", "[tabs]\n======\nJava", "note"),

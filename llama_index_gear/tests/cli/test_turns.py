@@ -18,8 +18,7 @@ import pytest
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli import indexing, models, serving, shared_store, store_folder
-from llama_index_gear.cli import main as cli_main
+from llama_index_gear.cli import asking, indexing, models, serving, shared_store, store_folder
 from llama_index_gear.cli.main import main
 from llama_index_gear.cli.store_note import read_note
 from llama_index_gear.errors import StoreLockedError
@@ -214,7 +213,7 @@ def test_questions_at_a_prompt_leave_the_folder_between_them(
                 free.append(True)
             yield QUESTION
 
-    monkeypatch.setattr(cli_main, "read_questions", type_questions)
+    monkeypatch.setattr(asking, "read_questions", type_questions)
     assert run("ask", "--store", "s", "--llm", "none").code == 0 and free == [True, True]
 
 

@@ -13,16 +13,9 @@ from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, Scorer, diverse_triple_beam_search_flow, flatten
-from llama_index_gear.flow import run
-from llama_index_gear.requests import (
-    Candidate,
-    ChainSimilarities,
-    EmbedTexts,
-    FetchTriples,
-    NeighborTriples,
-    RunFunction,
-)
-from llama_index_gear.triple import StoredTriple, Triple
+from llama_index_gear.flow import Flow, Request, ask, run
+from llama_index_gear.requests import EmbedTexts, RunFunction
+from llama_index_gear.triple import Candidate, StoredTriple, Triple
 
 Vector = NDArray[np.float64]
 Chain = tuple[int, ...]
@@ -48,6 +41,24 @@ def _score_by_reader(question: str, texts: Sequence[str]) -> list[float]:
 
 
 @dataclass(frozen=True)
+class ReadNeighbors(Request[list[list[Candidate]]]):
+    triple_entities: Sequence[tuple[str, ...]]
+    query: Sequence[float]
+    exclude: Sequence[str]
+    limit: int
+
+
+@dataclass(frozen=True)
+class ReadTriples(Request[dict[str, StoredTriple]]):
+    ids: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ReadSimilarities(Request[list[list[float]]]):
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
+
+
+@dataclass(frozen=True)
 class World:
     """A graph whose triple n joins the entities `ends[n]` and has the unit vector `vectors[n]`."""
 
@@ -65,10 +76,26 @@ class World:
         facts = [self.make_triple(n).triple for n in chain]
         return ". ".join(f"{fact.subject} {fact.predicate} {fact.object}" for fact in facts)
 
+    def neighbors_flow(
+        self,
+        triple_entities: Sequence[tuple[str, ...]],
+        query: Sequence[float],
+        exclude: Sequence[str],
+        limit: int,
+        question: str = "",
+    ) -> Flow[list[list[Candidate]]]:
+        return ask(ReadNeighbors(triple_entities, query, exclude, limit))
+
+    def fetch_triples_flow(self, ids: Sequence[str]) -> Flow[dict[str, StoredTriple]]:
+        return ask(ReadTriples(ids))
+
+    def similarities_flow(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Flow[list[list[float]]]:
+        return ask(ReadSimilarities(pairs))
+
     def answer(self, request: Any) -> Any:
         by_id = {self.make_triple(n).id: n for n in range(len(self.ends))}
         match request:
-            case NeighborTriples():
+            case ReadNeighbors():
                 return [
                     [
                         Candidate(triple.id, triple.score)
@@ -79,9 +106,9 @@ class World:
                     ][: request.limit]
                     for keys in request.triple_entities
                 ]
-            case FetchTriples():
+            case ReadTriples():
                 return {triple_id: replace(self.make_triple(by_id[triple_id]), score=0.0) for triple_id in request.ids}
-            case ChainSimilarities():
+            case ReadSimilarities():
                 return [
                     [float(sum(self.vectors[by_id[c]] for c in chain) @ self.vectors[by_id[n]]) for n in near]
                     for chain, near in request.pairs
@@ -94,7 +121,11 @@ class World:
 
     def search(self, initial: Sequence[int], settings: BeamSearch) -> list[Beam]:
         starts = [self.make_triple(n) for n in initial]
-        return run(diverse_triple_beam_search_flow(QUESTION, list(self.query), starts, settings), self.answer)
+        return run(self.walk_flow(starts, settings), self.answer)
+
+    def walk_flow(self, starts: Sequence[StoredTriple], settings: BeamSearch) -> Flow[list[Beam]]:
+        graph: Any = self  # a search links nothing
+        return diverse_triple_beam_search_flow(graph, QUESTION, list(self.query), starts, settings)
 
 
 def _list_numbers(beams: Sequence[Beam]) -> list[Chain]:
@@ -383,7 +414,7 @@ def test_equal_scores_keep_the_order_of_discovery(diversity: bool) -> None:
 
 def test_no_start_no_beam_no_question_to_anyone() -> None:
     with pytest.raises(StopIteration) as stop:
-        next(diverse_triple_beam_search_flow(QUESTION, [1.0], [], BeamSearch()))
+        next(_make_star([]).walk_flow([], BeamSearch()))
     assert stop.value.value == []
 
 
@@ -393,19 +424,17 @@ def test_no_start_no_beam_no_question_to_anyone() -> None:
 @pytest.mark.parametrize(
     ("scorer", "start", "hop"),
     [
-        ("additive", [], [NeighborTriples, FetchTriples]),
-        ("composed", [], [NeighborTriples, ChainSimilarities, FetchTriples]),
-        ("novelty", [], [NeighborTriples, ChainSimilarities, FetchTriples]),
-        ("exact", [EmbedTexts], [NeighborTriples, FetchTriples, EmbedTexts]),
-        (lambda question, texts: [0.0] * len(texts), [RunFunction], [NeighborTriples, FetchTriples, RunFunction]),
+        ("additive", [], [ReadNeighbors, ReadTriples]),
+        ("composed", [], [ReadNeighbors, ReadSimilarities, ReadTriples]),
+        ("novelty", [], [ReadNeighbors, ReadSimilarities, ReadTriples]),
+        ("exact", [EmbedTexts], [ReadNeighbors, ReadTriples, EmbedTexts]),
+        (lambda question, texts: [0.0] * len(texts), [RunFunction], [ReadNeighbors, ReadTriples, RunFunction]),
     ],
 )
 def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None:
     world = _make_row([0.5, 0.4, 0.3, 0.2])
     asked: list[list[Any]] = []
-    flow = diverse_triple_beam_search_flow(
-        QUESTION,
-        list(world.query),
+    flow = world.walk_flow(
         [world.make_triple(0), world.make_triple(1)],
         BeamSearch(beam_length=4, scorer=scorer),
     )
@@ -416,26 +445,27 @@ def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None
             batch = flow.send([world.answer(request) for request in batch])
     # Beam 1 grows to triple 2, then to 3; then nothing is left to ask about.
     assert [[type(request) for request in batch] for batch in asked] == [
-        [t] for t in [*start, *hop, *hop, NeighborTriples]
+        [t] for t in [*start, *hop, *hop, ReadNeighbors]
     ]
 
 
 def test_what_a_hop_asks_for() -> None:
     world = _make_star([0.9, 0.8, 0.7, 0.6])
     starts = [world.make_triple(0), world.make_triple(1)]
-    flow = diverse_triple_beam_search_flow(QUESTION, [1.0, 0.0, 0.0], starts, BeamSearch(neighbors=7, beam_length=2))
+    settings = BeamSearch(neighbors=7, beam_length=2)
+    flow = world.walk_flow(starts, settings)
     (request,) = next(flow)
-    assert isinstance(request, NeighborTriples)
+    assert isinstance(request, ReadNeighbors)
     assert [set(keys) for keys in request.triple_entities] == [{"entity 0", "entity 1"}, {"entity 0", "entity 2"}]
     assert (list(request.query), sorted(request.exclude), request.limit) == ([1.0, 0.0, 0.0], ["id000", "id001"], 7)
     (request,) = flow.send([[[Candidate("id002", 0.7), Candidate("id004", 0.1)], [Candidate("id003", 0.6)]]])
-    assert isinstance(request, ChainSimilarities)
+    assert isinstance(request, ReadSimilarities)
     assert [(list(chain), list(near)) for chain, near in request.pairs] == [
         (["id000"], ["id002", "id004"]),
         (["id001"], ["id003"]),
     ]
     (request,) = flow.send([[[0.0, 0.0], [0.0]]])
-    assert isinstance(request, FetchTriples)
+    assert isinstance(request, ReadTriples)
     assert sorted(request.ids) == ["id002", "id003", "id004"]
 
 
@@ -445,11 +475,11 @@ def test_only_winners_are_read() -> None:
     read: list[str] = []
 
     def answer(request: Any) -> Any:
-        read.extend(request.ids if isinstance(request, FetchTriples) else ())
+        read.extend(request.ids if isinstance(request, ReadTriples) else ())
         return world.answer(request)
 
     starts = [world.make_triple(n) for n in range(4)]
-    run(diverse_triple_beam_search_flow(QUESTION, list(world.query), starts, BeamSearch(beam_size=3)), answer)
+    run(world.walk_flow(starts, BeamSearch(beam_size=3)), answer)
     assert 1 <= len(read) <= 3
 
 
@@ -458,15 +488,13 @@ def test_a_candidate_that_is_deleted_before_it_is_read_is_no_extension(scorer: S
     world = _make_star([0.9, 0.8, 0.7])
 
     def answer(request: Any) -> Any:
-        if not isinstance(request, FetchTriples):
+        if not isinstance(request, ReadTriples):
             return world.answer(request)
         return {key: fact for key, fact in world.answer(request).items() if key not in gone}
 
     def search_chains() -> list[Chain]:
         options = BeamSearch(scorer=scorer)
-        return _list_numbers(
-            run(diverse_triple_beam_search_flow(QUESTION, [1.0, 0, 0], [world.make_triple(0)], options), answer)
-        )
+        return _list_numbers(run(world.walk_flow([world.make_triple(0)], options), answer))
 
     gone = {"id001"}
     assert search_chains() == [(0, 2)]

@@ -15,28 +15,29 @@ import llama_index_gear.expansion.pagerank as pagerank
 from llama_index_gear import LocalPageRank
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.pagerank import group_by_passage, local_pagerank_flow
-from llama_index_gear.flow import run
-from llama_index_gear.requests import Incidence, IncidentTriples
-from llama_index_gear.triple import StoredTriple, Triple
+from llama_index_gear.flow import Flow, run
+from llama_index_gear.triple import Incidence, StoredTriple, Triple
 
 Row = tuple[str, str, str]  # subject, object, passage
 
 
 @dataclass
 class Graph:
-    """Triples in memory, and a record of the requests for them."""
+    """Triples in memory, and a record of what is read of them."""
 
     rows: Sequence[Row]
     read: int = 0
     limits: list[list[int]] = field(default_factory=list)
     passages: set[str] = field(default_factory=set)
 
-    def answer(self, request: Any) -> list[list[Incidence]]:
-        assert isinstance(request, IncidentTriples)
-        self.limits.append(list(request.limits))
-        self.passages.update(passage for _, passages in request.groups for passage in passages)
+    def incident_flow(
+        self, groups: Sequence[tuple[Sequence[str], Sequence[str]]], limits: Sequence[int]
+    ) -> Flow[list[list[Incidence]]]:
+        yield from ()
+        self.limits.append(list(limits))
+        self.passages.update(passage for _, passages in groups for passage in passages)
         answers = []
-        for (entities, passages), limit in zip(request.groups, request.limits, strict=True):
+        for (entities, passages), limit in zip(groups, limits, strict=True):
             found = [
                 Incidence(f"{number:05}", tuple(dict.fromkeys((s, o))), p)
                 for number, (s, o, p) in enumerate(self.rows)
@@ -51,6 +52,10 @@ def make_triples(subject: str, object_: str, passage: str, score: float) -> Stor
     return StoredTriple(f"{subject}-{object_}", Triple(subject, "p", object_), passage, score, (subject, object_))
 
 
+def _refuse(request: Any) -> Any:
+    raise AssertionError(request)
+
+
 def rank_nodes(
     graph: Graph,
     start: Sequence[StoredTriple],
@@ -59,7 +64,8 @@ def rank_nodes(
     **settings: Any,
 ) -> list[tuple[str, float]]:
     counted = [(triple, triple.score) for triple in start]
-    return run(local_pagerank_flow(counted, passages, LocalPageRank(**settings), known), graph.answer).passages
+    flow = local_pagerank_flow(graph, counted, passages, LocalPageRank(**settings), known)
+    return run(flow, _refuse).passages
 
 
 def solve_exactly(rows: Sequence[Row], seeds: dict[str, float], restart: float) -> dict[str, float]:

@@ -99,6 +99,11 @@ def test_every_word_has_its_place_in_the_passage(is_markdown: bool | None) -> No
         (r"\textbf{Nora} shows \cite{blum2020} it", "Nora shows it"),
         ("Nora {#n .Big} is {{% ref %}} here[^1] and [Paul][p]", "Nora is here and Paul"),
         ("`[[x]] {#a}` stays", "`[[x]] {#a}` stays"),
+        (
+            "see @fig-crane, @tbl-2 [see @Kern2020, p. 3] by @nora on a@tip-x.example",
+            "see , by @nora on a@tip-x.example",
+        ),
+        ("`r nrow(Cranes)` of `{python} x` and `rm x`", "of and `rm x`"),
         ("ends here](https://a.example/b) and goes on", "ends here and goes on"),
         ("| a <!-- x --> b |", "a b"),
     ],
@@ -156,12 +161,36 @@ def test_a_heading_may_stand_on_its_text() -> None:
 
 
 @pytest.mark.parametrize(
+    "matter",
+    [
+        "---\ntitle: >-\n  Ida Falk\n  in Visby\n'tags': [\n  Rome\n]\n---\n",
+        '+++\ntitle = """Ida Falk"""\n"quoted" = "Visby"\ntags = [\n"Rome",\n]\n+++\n',
+        '{\n  "title": "Ida Falk",\n  "author": {"name": "Visby"}\n}\n\n',
+        ';;;\n{\n  "title": "Ida Falk"\n}\n;;;\n',
+    ],
+)
+def test_front_matter_of_any_kind_is_no_text(matter: str) -> None:
+    for text in (matter, matter.replace("\n", "\r\n")):
+        page = TextNode(text=f"{text}# Osthafen\n\nThere Paul Kern paints.\n", metadata={"file": "a.md"})
+        assert [triple.object for triple in read_triples(MentionTripleExtractor()([page])[0])] == ["Paul Kern"]
+
+
+def test_json_that_begins_another_text_stays() -> None:
+    assert names('{\n  "name": "Ida Falk"\n}\n\nThere Paul Kern paints.\n') == ["Ida Falk", "Paul Kern"]
+
+
+@pytest.mark.parametrize(
     ("metadata", "known"),
     [
         ({"file_name": "a.md"}, True),
         ({"file": "notes/a.markdown"}, True),
         ({"file_type": "text/markdown"}, True),
         ({"file_path": "C:\\a\\deploy.yaml"}, False),
+        *(({"file": f"app/{name}"}, False) for name in ("Dockerfile", "Dockerfile.dev", "Makefile", "Jenkinsfile")),
+        *(({"file": f"app/{name}"}, False) for name in (".env.local", ".gitignore", "CODEOWNERS", "hosts")),
+        *(({"file": name}, False) for name in ("requirements-dev.txt", "robots.txt", "CMakeLists.txt", "env.example")),
+        *(({"file": name}, None) for name in ("README", "CHANGES", "my file", "notes.txt", "profile")),
+        ({"file": "Makefile.md"}, True),
         ({"file_name": "a.txt"}, None),
         ({}, None),
     ],
@@ -177,8 +206,9 @@ def test_in_a_markdown_file_its_own_rules_count() -> None:
         ("Nora Blum and others", "Ida"),
         ("Osthafen Yard", "Bremen"),
     ]
-    (node,) = MentionTripleExtractor()([TextNode(text=text, metadata={"title": "Page", "file_name": "a.yaml"})])
-    assert {triple.subject for triple in read_triples(node)} == {"Page"}
+    for name in ("a.yaml", "Dockerfile"):
+        (node,) = MentionTripleExtractor()([TextNode(text=text, metadata={"title": "Page", "file_name": name})])
+        assert {triple.subject for triple in read_triples(node)} == {"Page"}
 
 
 @pytest.mark.parametrize(
@@ -211,6 +241,9 @@ def test_a_wikilink_names_its_page(text: str, wanted: list[str]) -> None:
         ('{{< figure src="Yard.png" title="Yard" >}}\nNora Blum is in.', ["Nora Blum"]),
         ("<!-- Ida Falk:\n\ntodo -->\nPaul Kern is in.\n<script>\nvar Foo = Bar;\n</script>", ["Paul Kern"]),
         (":::note\nAsk Nora Blum.\n:::", ["Nora Blum"]),
+        ("```{r}\n#| label: fig_yard\n#| fig-cap: 'Of Visby'\nplot_cranes()\n```", ["plot_cranes()"]),
+        ("$$\nF_x = m_{Rome}\n$$ {#eq-load}\n\nAsk Nora Blum.\n\n  $$ G_y $$\n", ["Nora Blum"]),
+        ("echo $$ in Rome\n\n$$ in Visby", ["Rome", "Visby"]),
         (
             "```{tip} Of Ida Falk\n:class: big\nAsk Nora Blum.\n```\n\n(yard-a)=\n```sh\nOsthafen\n```",
             ["Ida Falk", "Nora Blum"],

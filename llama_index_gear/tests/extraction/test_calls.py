@@ -19,16 +19,18 @@ from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores import SimpleVectorStore
 from qdrant_client import QdrantClient
 
-from llama_index_gear import ExtractionLedger, GeARTripleExtractor, GeARVectorStore, Triple, read_triples
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, Triple, read_triples
 from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction import extractor
+from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.calls import group_into_calls, parse_shared_extraction
-from llama_index_gear.llm.client import PassagesFacts
+from llama_index_gear.extraction.schema import PassagesFacts
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.parsing import parse_numbered
-from llama_index_gear.records import ExtractionRecord, Outcome
+from llama_index_gear.nodes import ExtractionRecord, Outcome
 from llama_index_gear.requests import Reply
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import contents
+from llama_index_gear.tests.store_contract import contents
 
 
 def make_passages(*names: str) -> list[TextNode]:
@@ -418,13 +420,13 @@ def test_structured_output_has_a_schema_of_its_own(tool_caller: Callable[..., An
     st.lists(st.sampled_from(["{", "}", "[", "]", '"passage"', ":", ",", "1", "2", '"triples"', "\n", '"a"', "-", "é"]))
 )
 def test_numbered_replies_are_read_whatever_they_hold(tokens: list[str]) -> None:
-    assert set(parse_numbered("".join(tokens), 2)) <= {1, 2}
+    assert set(parse_numbered(ScannedReply("".join(tokens)), 2)) <= {1, 2}
 
 
 @pytest.mark.parametrize("wrong", ["[" * 200_000, '{"a":' * 90_000, '{"passage": 1, "x": [' * 20_000])
 def test_long_garbage_ends_soon(wrong: str) -> None:
-    assert parse_numbered(wrong, 5) == {}
-    assert re.search("Ada", str(parse_numbered(state(1, "Ada") + wrong, 5)))
+    assert parse_numbered(ScannedReply(wrong), 5) == {}
+    assert re.search("Ada", str(parse_numbered(ScannedReply(state(1, "Ada") + wrong), 5)))
 
 
 @pytest.mark.parametrize(("passages_per_call", "pages"), [(1, [4, 4, 3]), (3, [3, 3, 3, 2])])

@@ -28,17 +28,9 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.utils import get_tokenizer
 from qdrant_client import QdrantClient
 
-from llama_index_gear import (
-    FAILED_EXTRACTIONS,
-    ExtractionEstimate,
-    ExtractionLedger,
-    GeARTripleExtractor,
-    GeARVectorStore,
-    ToPropertyGraph,
-    Triple,
-    read_triples,
-)
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, ToPropertyGraph, Triple, read_triples
 from llama_index_gear.errors import ArgumentError, ExtractionError
+from llama_index_gear.extraction.accounting import FAILED_EXTRACTIONS, ExtractionEstimate, ExtractionLedger
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
@@ -463,7 +455,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
 
 
 class NoQuotaError(Exception):
-    """What a server with OpenAI's protocol says of an account without money."""
+    """The error of a server with OpenAI's protocol for an account without money."""
 
     status_code = 429
 

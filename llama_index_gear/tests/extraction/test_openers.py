@@ -36,6 +36,8 @@ def names(text: str, title: str = "T") -> list[str]:
             "They live, e.g. Nora Blum, in Bremen; see Section 4.1, Table 3 and Figure 2a. I.e. all.",
             ["Nora Blum", "Bremen"],
         ),
+        ("need: Nice to have; 3D: Essential for me. Nice to see Nora Blum. It takes 700 MB.", ["Nora Blum"]),
+        ("From 2D to 3D, with 1.5 GHz and 4GB (10248B).", []),
         # names like them
         ("Banks founded it. Bed-Stuy is far. It is **Osthafen**.", ["Banks", "Bed-Stuy", "Osthafen"]),
         ("Select **Press**. We know Press.", ["Press", "Press"]),
@@ -49,7 +51,10 @@ def names(text: str, title: str = "T") -> list[str]:
         # names that are words too
         ("Rose went out. Apple sells it. Paris is far. Nice lies there.", ["Rose", "Apple", "Paris", "Nice"]),
         ("We met Press. Press is a firm.", ["Press", "Press"]),
-        ("SMS is sent. CI is red.", ["SMS", "CI"]),
+        (
+            "SMS is sent. CI is red. It is of 3M, Nintendo 3DS and 4D Systems.",
+            ["SMS", "CI", "3M", "Nintendo 3DS", "4D Systems"],
+        ),
     ],
 )
 def test_english(text: str, expected: list[str]) -> None:
@@ -83,6 +88,33 @@ FOREIGN = [
         ["Sonra İstanbul", "Ankara"],
         id="Turkish",
     ),
+    pytest.param(
+        "Catalan",
+        "Ahir va venir la Núria Vidal. Després va pintar la barca, però no era seca. Malauradament a Girona plovia, i"
+        " això no era bo per als altres. Després Jordi Puig va marxar, i després va tornar.",
+        ["Núria Vidal", "Girona", "Jordi Puig"],
+        id="Catalan",
+    ),
+    pytest.param(
+        "Swahili",
+        "Kisha alipaka rangi mashua, lakini haikuwa kavu. Kwa bahati mbaya mvua ilinyesha Mombasa na hii ilikuwa mbaya"
+        " kwa wote. Rekebisha kosa la Mombasa.",
+        ["Mombasa", "Mombasa"],
+        id="Swahili",
+    ),
+    pytest.param(
+        "another language",
+        "- Dodano polje za Kestrel\n- Popravljeno delovanje v Kopru\n- Odstranjena podpora za Osprey\n"
+        "- Posodobljen Kestrel\n",
+        ["Kestrel", "Kopru", "Osprey", "Kestrel"],
+        id="a Slovene change log",
+    ),
+    pytest.param(
+        "another language",
+        "- Adicionado suporte ao Kestrel\n- Corrigido erro Osprey grave\n- Removido comando antigo\n",
+        ["Kestrel", "Osprey"],
+        id="a Portuguese change log",
+    ),
 ]
 
 
@@ -111,6 +143,7 @@ def test_what_opens_a_sentence_there_is_a_name_if_the_passage_has_it_inside_one_
         "The crane is new. It stands in the harbour of Visby.",
         "Der Kran ist neu und steht im Hafen von Bremen.",
         "La grue est dans le port de Nantes avec un autre.",
+        "Der Hafen Bremen: Kran, Boot, Pumpe, Tor; dazu Land, Haus und Hof, weil es so ist, aber als Erbe im Jahr.",
         "kubectl apply -f pump.yaml && helm upgrade pump ./chart --set image.tag=2",
     ],
 )

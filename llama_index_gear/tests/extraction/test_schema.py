@@ -14,11 +14,13 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.schema import TextNode
 from llama_index.core.storage.kvstore import SimpleKVStore
 
-from llama_index_gear import ExtractionLedger, GeARTripleExtractor, Triple, read_triples
+from llama_index_gear import GeARTripleExtractor, Triple, read_triples
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, fit_to_schema
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.llm.entity_types import read_types
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.testing import ScriptedLLM
 
 TYPES = ["person", "place"]
@@ -168,7 +170,7 @@ def test_the_usual_prompts_are_what_they_were() -> None:
     assert digests == ["4489804a4ff09578", "dedcf7cffee9c964"]
     extractor = GeARTripleExtractor(MockLLM())
     assert not {"allowed_entity_types", "allowed_relation_types", "domain"} & extractor.to_dict().keys()
-    assert extractor._passage_calls.fingerprint() == "6667e8f9e0dc13af9a8c333505ace75cd2e250a98cccbce75783c37b764390f4"
+    assert extractor._passage_calls.fingerprint() == "52b4a3ecefb05f180f036543066967563d7fff9eb16d0a89db5fa01eaf99cd31"
 
 
 def test_keys_of_caches_know_the_schema_and_the_form_gives_it_back() -> None:
@@ -232,7 +234,6 @@ def test_a_prompt_of_one_s_own_says_what_is_allowed() -> None:
         ({"allowed_relation_types": ["{passage}"]}, "without braces"),
         ({"allowed_relation_types": [5]}, "must be a list of str"),
         ({"domain": "two\nlines"}, "one line"),
-        ({"domain": ["physics"]}, "domain must be"),
     ],
 )
 def test_wrong_arguments(wrong: dict[str, Any], match: str) -> None:
@@ -242,4 +243,4 @@ def test_wrong_arguments(wrong: dict[str, Any], match: str) -> None:
 
 @pytest.mark.parametrize("write", [lambda n: '{"entities": ' * n, lambda n: '{"entities": {"a": "b"}, ' * n])
 def test_types_of_hostile_replies_are_read_in_time(write: Callable[[int], str]) -> None:
-    assert set(read_types(write(5_000))) <= {"a"}
+    assert set(read_types(ScannedReply(write(5_000)))) <= {"a"}

@@ -22,7 +22,7 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.store.schema import ANY_CALL, UNFINISHED
 from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 EMBED = WordEmbedding(64)
 TEXTS = ["Max Born taught Robert Oppenheimer.", "Olivia was born in Cambridge.", "Irene was a daughter of Max Born."]
@@ -174,7 +174,7 @@ def test_a_store_behind_aliases_is_filled(client: QdrantClient) -> None:
 def test_an_alias_that_is_moved_during_the_run_is_seen(
     client: QdrantClient, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.ingestion.existing._PAGE", 1)
+    monkeypatch.setattr("llama_index_gear.ingestion.existing_collection._PAGE", 1)
     theirs, store = read_all(client), fill_store(client)
     extractor = Doing(do=lambda: lead(client, "current", "docs"))
     with pytest.raises(ArgumentError, match=REFUSED):
@@ -263,7 +263,7 @@ def test_nothing_is_deleted_through_an_alias_that_was_moved(client: QdrantClient
 def test_a_store_s_own_collection_is_read_into_another_store_and_not_into_itself(
     client: QdrantClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.ingestion.existing._PAGE", 1)
+    monkeypatch.setattr("llama_index_gear.ingestion.existing_collection._PAGE", 1)
     fill_store(client)
     own = [read_all(client, name) for name in ("docs_gear", "docs_gear_triples")]
     for read, name in (("current", "docs_gear"), ("docs_gear", "current")):

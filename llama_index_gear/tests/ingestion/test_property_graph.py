@@ -12,8 +12,8 @@ from llama_index.core.indices.property_graph import ImplicitPathExtractor, Prope
 from llama_index.core.schema import MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARVectorStore, GraphRetriever, Triple, from_property_graph, read_triples
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear import GeARVectorStore, GraphRetriever, Triple, read_triples
+from llama_index_gear.ingestion.property_graph import from_property_graph
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 EMBED = WordEmbedding(64)
@@ -93,8 +93,3 @@ def test_what_names_no_passage_is_left_out_and_said(caplog: pytest.LogCaptureFix
 
 def test_an_index_without_embeddings_gives_passages_without_them() -> None:
     assert [node.embedding for node in from_property_graph(make_index(embed_kg_nodes=False))] == [None] * 3
-
-
-def test_a_wrong_argument() -> None:
-    with pytest.raises(ArgumentError, match="index must be"):
-        from_property_graph([TextNode(text="x")])  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,12 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
-from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
+from llama_index_gear.knowledge_graph.sparse import EmbeddingCache, SparseReads
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore, LoadResult
-from llama_index_gear.requests import ChainSimilarities, FetchPassages, FetchTriples, LinkTriples, NeighborTriples
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import aread, passage, read
 from llama_index_gear.triple import GraphTriple, StoredTriple, Triple
 
 EMBED = WordEmbedding()
@@ -73,6 +73,10 @@ async def call(mode: str, graph: ExternalTripleStore, method: str, *arguments: A
     return await getattr(graph, f"a{method}")(*arguments, **options)
 
 
+async def ask(mode: str, graph: ExternalTripleStore, request: Callable[[Any], Any]) -> Any:
+    return request(read(graph)) if mode == "sync" else await request(aread(graph))
+
+
 def embed(text: str) -> list[float]:
     return EMBED.get_query_embedding(text)
 
@@ -88,18 +92,20 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
     assert await call(mode, graph, "load", iter(TRIPLES)) == LoadResult(read=6, written=6)
     assert await call(mode, graph, "count") == 6
     texts = ["Spielberg is the director of Jaws", "The river of Cincinnati"]
-    linked = await call(mode, graph, "answer", LinkTriples(texts, 1, embed(QUESTION)))
+    linked = await ask(mode, graph, methodcaller("link_flow", texts, 1, embed(QUESTION)))
     assert [[triple.triple for triple in answer] for answer in linked] == [[DIRECTOR.triple], [RIVER.triple]]
     names = ["Jaws Steven Spielberg", "Cincinnati river"]
-    assert await call(mode, graph, "answer", LinkTriples(texts, 1, embed(QUESTION), names)) == linked
+    assert await ask(mode, graph, methodcaller("link_flow", texts, 1, embed(QUESTION), names)) == linked
     (start,), _ = linked
     assert (start.id, start.entities, start.passage_id) == (DIRECTOR.id, ("Q1", "Q2"), "")
     assert start.score == pytest.approx(compute_cosine(QUESTION, DIRECTOR.triple.text), abs=1e-5)
 
-    request = NeighborTriples([start.entities, RIVER.entities], embed(QUESTION), [start.id], 10, QUESTION)
-    near, of_river = await call(mode, graph, "answer", request)
+    request = methodcaller(
+        "neighbors_flow", [start.entities, RIVER.entities], embed(QUESTION), [start.id], 10, QUESTION
+    )
+    near, of_river = await ask(mode, graph, request)
     assert {triple.id for triple in near} == {BORN.id, SPOUSE.id}  # no alias, and not the one of the same name
-    (alias,) = (await call(mode, graph, "answer", LinkTriples(["alias Spielberg"], 1, embed(QUESTION))))[0]
+    (alias,) = (await ask(mode, graph, methodcaller("link_flow", ["alias Spielberg"], 1, embed(QUESTION))))[0]
     assert (alias.id, alias.entities) == (ALIAS.id, ("Q2",))
     assert {triple.id for triple in of_river} == {BORN.id, RIVER.id}
     for found in (near, of_river):
@@ -109,10 +115,12 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
         assert expected == sorted(expected, reverse=True)
     assert near[0].id == BORN.id
 
-    facts = await call(mode, graph, "answer", FetchTriples([BORN.id, "00000000-0000-0000-0000-000000000000"]))
+    facts = await ask(
+        mode, graph, methodcaller("fetch_triples_flow", [BORN.id, "00000000-0000-0000-0000-000000000000"])
+    )
     assert facts == {BORN.id: StoredTriple(BORN.id, BORN.triple, "", 0.0, BORN.entities)}
     pairs = [([start.id], [BORN.id, SPOUSE.id]), ([start.id, BORN.id], [RIVER.id]), ([RIVER.id], [])]
-    products = await call(mode, graph, "answer", ChainSimilarities(pairs))
+    products = await ask(mode, graph, methodcaller("similarities_flow", pairs))
     assert [list(map(float, row)) for row in products] == [
         pytest.approx(
             [compute_cosine(DIRECTOR.triple.text, triple.triple.text) for triple in (BORN, SPOUSE)], abs=1e-5
@@ -152,7 +160,7 @@ async def test_triples_of_ones_own_are_neighbours_by_name(make: Make, mode: str)
     await call(
         mode, graph, "load", [Triple("Jaws", "director", "S. Spielberg"), Triple("s spielberg", "born in", "Ohio")]
     )
-    (near,) = await call(mode, graph, "answer", NeighborTriples([("s spielberg",)], embed("x"), [], 5, "x"))
+    (near,) = await ask(mode, graph, methodcaller("neighbors_flow", [("s spielberg",)], embed("x"), [], 5, "x"))
     assert len(near) == 2
 
 
@@ -161,8 +169,8 @@ async def test_what_shares_no_word_with_the_question_is_a_neighbour_too(make: Ma
     graph = make()
     hub = [GraphTriple(Triple("Hub", f"p{n}", f"thing{n}"), ("Q0", f"Q{n + 1}")) for n in range(30)]
     await call(mode, graph, "load", [*hub, GraphTriple(Triple("Hub", "born", "Rome"), ("Q0", "Q99"))])
-    (near,) = await call(mode, graph, "answer", NeighborTriples([("Q0",)], embed(QUESTION), [], 10, QUESTION))
-    facts = await call(mode, graph, "answer", FetchTriples([triple.id for triple in near]))
+    (near,) = await ask(mode, graph, methodcaller("neighbors_flow", [("Q0",)], embed(QUESTION), [], 10, QUESTION))
+    facts = await ask(mode, graph, methodcaller("fetch_triples_flow", [triple.id for triple in near]))
     assert len(near) == 10 and facts[near[0].id].triple.predicate == "born"
 
 
@@ -171,13 +179,13 @@ async def test_names_say_where_to_look(make: Make, mode: str) -> None:
     graph = make()
     await call(mode, graph, "load", TRIPLES)
     for names, expected in (((), RIVER), (("Steven Spielberg",), SPOUSE), (("Zzz",), RIVER)):
-        ((linked,),) = await call(mode, graph, "answer", LinkTriples(["river Ohio spouse"], 1, embed("x"), names))
+        ((linked,),) = await ask(mode, graph, methodcaller("link_flow", ["river Ohio spouse"], 1, embed("x"), names))
         assert linked.triple == expected.triple
 
 
 async def test_a_graph_that_is_not_there(make: Make, mode: str) -> None:
     with pytest.raises(StoreError, match="no graph 'graph' yet: load triples into it first"):
-        await call(mode, make(), "answer", LinkTriples(["x"], 1, embed("x")))
+        await ask(mode, make(), methodcaller("link_flow", ["x"], 1, embed("x")))
     await call(mode, make(), "clear")  # nothing to do
     assert await call(mode, make(), "load", []) == LoadResult()
 
@@ -186,12 +194,12 @@ async def test_a_graph_is_opened_as_it_was_loaded(make: Make, mode: str) -> None
     graph = make()
     await call(mode, graph, "load", TRIPLES)
     with pytest.raises(StoreError, match="was loaded with dense=False"):
-        await call(mode, make(dense=True), "answer", LinkTriples(["x"], 1, embed("x")))
+        await ask(mode, make(dense=True), methodcaller("link_flow", ["x"], 1, embed("x")))
     await call(mode, graph, "clear")
     with pytest.raises(StoreError, match="no graph"):
-        await call(mode, graph, "answer", LinkTriples(["x"], 1, embed("x")))
+        await ask(mode, graph, methodcaller("link_flow", ["x"], 1, embed("x")))
     await call(mode, make(dense=True), "load", TRIPLES)
-    (linked,) = await call(mode, make(), "answer", LinkTriples(["river Cincinnati"], 1, embed("x")))  # has its words
+    (linked,) = await ask(mode, make(), methodcaller("link_flow", ["river Cincinnati"], 1, embed("x")))  # has its words
     assert linked[0].triple == RIVER.triple
 
 
@@ -200,7 +208,7 @@ async def test_another_embedding_model_is_refused(make: Make, mode: str) -> None
         graph = make(dense=dense, collection_name=f"graph{dense}")
         await call(mode, graph, "load", TRIPLES)
         with pytest.raises(EmbeddingError):
-            await call(mode, graph, "answer", LinkTriples(["Jaws"], 1, [1.0, 0.0]))
+            await ask(mode, graph, methodcaller("link_flow", ["Jaws"], 1, [1.0, 0.0]))
     with pytest.raises(EmbeddingError):
         await call(
             mode,
@@ -213,10 +221,10 @@ async def test_another_embedding_model_is_refused(make: Make, mode: str) -> None
 async def test_texts_without_words_link_to_nothing(make: Make, mode: str) -> None:
     graph = make()
     await call(mode, graph, "load", TRIPLES)
-    assert await call(mode, graph, "answer", LinkTriples(["", "the", "中"], 3, embed("x"))) == [[], [], []]
-    assert await call(mode, graph, "answer", LinkTriples([], 3, embed("x"))) == []
-    assert await call(mode, graph, "answer", NeighborTriples([], embed("x"), [], 3, "")) == []
-    assert await call(mode, graph, "answer", ChainSimilarities([])) == []
+    assert await ask(mode, graph, methodcaller("link_flow", ["", "the", "中"], 3, embed("x"))) == [[], [], []]
+    assert await ask(mode, graph, methodcaller("link_flow", [], 3, embed("x"))) == []
+    assert await ask(mode, graph, methodcaller("neighbors_flow", [], embed("x"), [], 3, "")) == []
+    assert await ask(mode, graph, methodcaller("similarities_flow", [])) == []
 
 
 def test_bad_arguments(tmp_path: Path) -> None:
@@ -228,16 +236,17 @@ def test_bad_arguments(tmp_path: Path) -> None:
         ExternalTripleStore()
     graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=EMBED)
     graph.load(TRIPLES)
-    with pytest.raises(StoreError, match="no answer to FetchPassages"):
-        graph.answer(FetchPassages(["x"]))  # type: ignore[arg-type]
-    for request in (LinkTriples(["x"], 0, embed("x")), NeighborTriples([("Q1",)], embed("x"), [], 0, "x")):
+    for request in (
+        methodcaller("link_flow", ["x"], 0, embed("x")),
+        methodcaller("neighbors_flow", [("Q1",)], embed("x"), [], 0, "x"),
+    ):
         with pytest.raises(ArgumentError, match="1 or more"):
-            graph.answer(request)
+            request(read(graph))
     graph.close()
     other = EdgeClient(tmp_path / "other")
     other.create_collection("graph", models.VectorParams(size=3, distance=models.Distance.COSINE))
     with pytest.raises(StoreError, match="holds no graph"):
-        ExternalTripleStore(client=other, embed_model=EMBED).answer(FetchTriples(["x"]))
+        read(ExternalTripleStore(client=other, embed_model=EMBED)).fetch_triples_flow(["x"])
     other.close()
 
 
@@ -249,7 +258,7 @@ def test_a_store_of_passages_is_no_graph(tmp_path: Path) -> None:
     for name in (store.collection_name, store.triple_collection_name):
         graph = ExternalTripleStore(client=client, collection_name=name, embed_model=EMBED)
         for attempt in (
-            lambda graph=graph: graph.answer(FetchTriples(["x"])),
+            lambda graph=graph: read(graph).fetch_triples_flow(["x"]),
             lambda graph=graph: graph.load(TRIPLES),
             graph.clear,
         ):
@@ -297,7 +306,7 @@ def test_the_model_of_settings_is_the_default(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Settings, "_embed_model", EMBED)
     graph = ExternalTripleStore.from_path(tmp_path)
     graph.load(TRIPLES, show_progress=True)
-    assert graph.answer(LinkTriples(["Jaws"], 1, embed("x")))[0][0].triple == DIRECTOR.triple
+    assert read(graph).link_flow(["Jaws"], 1, embed("x"))[0][0].triple == DIRECTOR.triple
     graph.close()
     again = ExternalTripleStore.from_path(tmp_path)  # it is on the disk
     assert again.count() == 6
@@ -320,14 +329,15 @@ def test_triples_are_embedded_when_they_are_met_and_then_remembered(tmp_path: Pa
     EMBEDDED.clear()
     graph.load(TRIPLES)
     assert sum(EMBEDDED) == 0
-    request = NeighborTriples([("Q2",)], embed(QUESTION), [], 10, QUESTION)
-    first = graph.answer(request)
+    request = methodcaller("neighbors_flow", [("Q2",)], embed(QUESTION), [], 10, QUESTION)
+    first = request(read(graph))
     assert sum(EMBEDDED) == len(first[0]) == 3
-    assert graph.answer(request) == first and sum(EMBEDDED) == 3
-    graph._graph.sparse.cache._vectors.clear()  # forgotten between two requests of one question
-    products = graph.answer(ChainSimilarities([([DIRECTOR.id], [BORN.id])]))
+    assert request(read(graph)) == first and sum(EMBEDDED) == 3
+    assert isinstance(graph._graph.found, SparseReads)
+    graph._graph.found.cache._vectors.clear()  # forgotten between two requests of one question
+    products = read(graph).similarities_flow([([DIRECTOR.id], [BORN.id])])
     assert products == [[pytest.approx(compute_cosine(DIRECTOR.triple.text, BORN.triple.text), abs=1e-5)]]
-    assert graph.answer(ChainSimilarities([(["00000000-0000-0000-0000-000000000000"], [BORN.id])])) == [[0.0]]
+    assert read(graph).similarities_flow([(["00000000-0000-0000-0000-000000000000"], [BORN.id])]) == [[0.0]]
     graph.close()
 
 
@@ -363,7 +373,7 @@ def test_sparse_and_dense_graphs_find_the_same_neighbours(tmp_path: Path, seed: 
     asked = [tuple(triple.entities) for triple in chance.sample(triples, 5)]
     exclude = [triple.id for triple in chance.sample(triples, 10)]
     found: list[Sequence[Any]] = [
-        graph.answer(NeighborTriples(asked, embed(query), exclude, 100, query)) for graph in graphs
+        read(graph).neighbors_flow(asked, embed(query), exclude, 100, query) for graph in graphs
     ]
     for entities, sparse, dense in zip(asked, *found, strict=True):
         expected = {

@@ -16,7 +16,7 @@ import pytest
 
 import llama_index_gear.knowledge_graph.wikidata as wikidata
 from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
-from llama_index_gear.knowledge_graph.files import TriplesFile
+from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
 from llama_index_gear.triple import GraphTriple, Triple
@@ -141,12 +141,8 @@ def test_exact_triples(tmp_path: Path, suffix: str) -> None:
         "no label": 2,
     }
     assert dump.unlabeled == 2  # heirs Q404 and Q7
+    assert [triple.is_name for triple in dump] == [False] * 4 + [True]  # an alias leads to nothing else
     assert _flatten_triples(dump) == TRIPLES and dump.report == report  # again, from the index
-
-
-def test_an_alias_is_a_name_and_no_way_to_anything_else(tmp_path: Path) -> None:
-    triples = list(WikidataDump(_write_dump(tmp_path / "dump.json"), tmp_path / "index"))
-    assert [triple.is_name for triple in triples] == [False] * 4 + [True]
 
 
 def test_what_has_no_label_is_left_out_and_counted(tmp_path: Path) -> None:
@@ -629,11 +625,6 @@ def test_a_name_for_all_languages_is_one_of_each(tmp_path: Path, languages: list
 
 
 # -- a file of one's own -----------------------------------------------------------------------------------------------
-
-
-def test_a_mark_of_the_encoding_is_no_part_of_the_first_name(tmp_path: Path) -> None:
-    (tmp_path / "graph.tsv").write_text("\ufeffAda\tmet\tBob\n", "utf-8")
-    assert [triple.triple.subject for triple in TriplesFile(tmp_path / "graph.tsv")] == ["Ada"]
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,24 @@ from typing import Any
 
 import pytest
 
-from llama_index_gear.agents.gear.external import parse_decision, parse_ranking
+from llama_index_gear.agents.gear.external_policy import parse_decision, parse_ranking
 from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, parse_query, parse_verdict
 from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.extraction.calls import parse_extraction, parse_shared_extraction
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
+from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, ScannedReply
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
-from llama_index_gear.llm.replies import MAX_REPLY_LENGTH
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.selection import parse_selection
 from llama_index_gear.requests import Reply
+
+
+def scan_reply(reply: str) -> ScannedReply:
+    """Scan a reply as the parsers get it: without thoughts."""
+    return ScannedReply(clean_reply(reply).text)
+
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
@@ -31,7 +38,7 @@ TEMPLATE = DECOMPOSE_PROMPT.get_template()
 PASSAGES = [("Ada knows Bob.", "Ada"), ("Bob knows Cid.", "Bob"), ("Cid knows Ada.", "Cid")]
 SCHEMA = ExtractionSchema(("person", "ada"), ("knows", "x"))
 
-PARSERS: dict[str, Callable[[str], Any]] = {
+PARSERS: dict[str, Callable[[ScannedReply], Any]] = {
     "triples": parse_triples,
     "numbered": lambda reply: parse_numbered(reply, 3),
     "facts and verdict": parse_facts_and_verdict,
@@ -44,10 +51,12 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "statements": parse_statements,
     "types": read_types,
     "numbered types": read_numbered_types,
-    "extraction": lambda reply: parse_extraction(Reply(reply)),
-    "extraction with a schema": lambda reply: parse_extraction(Reply(reply), SCHEMA),
-    "extraction together": lambda reply: parse_shared_extraction(Reply(reply), PASSAGES, ["1", "2", "3"]),
-    "together with a schema": lambda reply: parse_shared_extraction(Reply(reply), PASSAGES, ["1", "2", "3"], SCHEMA),
+    "extraction": lambda reply: parse_extraction(Reply(reply.text)),
+    "extraction with a schema": lambda reply: parse_extraction(Reply(reply.text), SCHEMA),
+    "extraction together": lambda reply: parse_shared_extraction(Reply(reply.text), PASSAGES, ["1", "2", "3"]),
+    "together with a schema": lambda reply: parse_shared_extraction(
+        Reply(reply.text), PASSAGES, ["1", "2", "3"], SCHEMA
+    ),
 }
 NAMES = [
     "triples", "facts", "entities", "passages", "passage", "subject", "predicate", "object", "head", "relation",
@@ -140,7 +149,7 @@ def test_whatever_a_model_says_is_read_or_refused(parser: str) -> None:
     for number in range(DRAWN):
         reply = draw_reply(chance)
         try:
-            value = PARSERS[parser](reply)
+            value = PARSERS[parser](scan_reply(reply))
             read += 1
         except ReplyError as error:
             value = str(error)
@@ -157,6 +166,6 @@ def test_huge_replies_are_read_or_refused() -> None:
         reply = draw_reply(chance) or "["
         for size in (MAX_REPLY_LENGTH // 5, MAX_REPLY_LENGTH + 1):
             try:
-                parser((reply * (size // len(reply) + 1))[:size])
+                parser(scan_reply((reply * (size // len(reply) + 1))[:size]))
             except ReplyError:
                 pass

@@ -9,9 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_index_gear.errors import ReplyError
+from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, ScannedReply
 from llama_index_gear.llm.parsing import parse_triples
-from llama_index_gear.llm.replies import MAX_REPLY_LENGTH, clean_reply, read_said
+from llama_index_gear.llm.replies import clean_reply, read_said
 from llama_index_gear.triple import Triple
+
+
+def scan_reply(reply: str) -> ScannedReply:
+    """Scan a reply as the parsers get it: without thoughts."""
+    return ScannedReply(clean_reply(reply).text)
+
 
 REPLIES = Path(__file__).parent / "replies"
 NAMES = sorted(path.stem for path in REPLIES.glob("*.txt"))
@@ -62,7 +69,7 @@ FACT = "A | x | B"
     ],
 )
 def test_what_was_thought_and_what_is_said(reply: str, left: str) -> None:
-    assert clean_reply(reply) == left
+    assert clean_reply(reply).text == left
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "\n", FACT, '["A", "y", "C"]', '"', "[", " ", "hm."])))
@@ -137,7 +144,7 @@ BEHIND = {
     "reply", [*SHAPES.values(), *ENTITIES.values(), *BEHIND.values()], ids=[*SHAPES, *ENTITIES, *BEHIND]
 )
 def test_a_fact_in_every_shape_and_nothing_beside_it(reply: str) -> None:
-    assert parse_triples(reply).triples == (Triple(*WHOLE),)
+    assert parse_triples(scan_reply(reply)).triples == (Triple(*WHOLE),)
 
 
 @pytest.mark.parametrize(
@@ -153,13 +160,13 @@ def test_a_fact_in_every_shape_and_nothing_beside_it(reply: str) -> None:
     ],
 )
 def test_what_looks_like_entities_and_is_none(reply: str, facts: list[tuple[str, str, str]]) -> None:
-    assert parse_triples(reply).triples == tuple(Triple(*slots) for slots in facts)
+    assert parse_triples(scan_reply(reply)).triples == tuple(Triple(*slots) for slots in facts)
 
 
 def test_half_characters_are_none() -> None:
     triples = (
-        parse_triples("a\ud800 | b | c\ud83d\ude00").triples
-        + parse_triples("[('\\ud83d\\ude00', '\\ude00', 'x')]").triples
+        parse_triples(scan_reply("a\ud800 | b | c\ud83d\ude00")).triples
+        + parse_triples(scan_reply("[('\\ud83d\\ude00', '\\ude00', 'x')]")).triples
     )
     assert triples == (Triple("a\ufffd", "b", "c\U0001f600"), Triple("\U0001f600", "\ufffd", "x"))
 
@@ -175,21 +182,21 @@ def test_golden(name: str) -> None:
     expected = json.loads((REPLIES / f"{name}.json").read_text(encoding="utf-8"))
     if expected == {"error": True}:
         with pytest.raises(ReplyError):
-            parse_triples(reply)
+            parse_triples(scan_reply(reply))
         return
-    parsed = parse_triples(reply)
+    parsed = parse_triples(scan_reply(reply))
     assert {"triples": list(map(_list_slots, parsed.triples)), "malformed": parsed.malformed} == expected
 
 
 def test_the_error_shows_the_reply_in_short() -> None:
     with pytest.raises(ReplyError, match="empty"):
-        parse_triples("\n")
+        parse_triples(scan_reply("\n"))
     with pytest.raises(ReplyError, match="Sorry, no can do"):
-        parse_triples("Sorry, no can do")
+        parse_triples(scan_reply("Sorry, no can do"))
     with pytest.raises(ReplyError, match="none of the 2 entries"):
-        parse_triples('[["a", "b"], ["c"]]')
+        parse_triples(scan_reply('[["a", "b"], ["c"]]'))
     with pytest.raises(ReplyError) as caught:
-        parse_triples("start " + "x" * 100_000 + " end")
+        parse_triples(scan_reply("start " + "x" * 100_000 + " end"))
     assert len(str(caught.value)) < 400 and "start" in str(caught.value) and "end" in str(caught.value)
 
 
@@ -202,7 +209,7 @@ def test_letters_keep_their_case(case: Callable[[str], str]) -> None:
         str(tuple(slots)),
         f"```\n[{tuple(slots)},]\n```",
     ):
-        assert parse_triples(reply).triples == (Triple(*slots),)
+        assert parse_triples(scan_reply(reply)).triples == (Triple(*slots),)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +226,7 @@ def test_letters_keep_their_case(case: Callable[[str], str]) -> None:
 )
 def test_deep_nesting_is_no_recursion(reply: str) -> None:
     try:
-        assert parse_triples(reply).triples in ((), (Triple("a", "b", "c"),))
+        assert parse_triples(scan_reply(reply)).triples in ((), (Triple("a", "b", "c"),))
     except ReplyError:
         pass
 
@@ -227,7 +234,7 @@ def test_deep_nesting_is_no_recursion(reply: str) -> None:
 def test_a_triple_at_any_depth_is_found() -> None:
     for depth in (1, 10, 500, 900, 20_000):
         reply = "[" * depth + '"a", "b", "c"' + "]" * depth
-        assert parse_triples(reply).triples == (Triple("a", "b", "c"),)
+        assert parse_triples(scan_reply(reply)).triples == (Triple("a", "b", "c"),)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +262,7 @@ def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -
         reply = start + unit * (length // len(unit))
         begin = time.process_time()
         try:
-            parse_triples(reply)
+            parse_triples(scan_reply(reply))
         except ReplyError:
             pass
         return time.process_time() - begin
@@ -270,14 +277,14 @@ def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -
 def test_half_a_megabyte_of_noise_around_a_triple() -> None:
     noise = "It isn't said, (as far as I can see) that it's so. " * 4_700
     assert len(noise) * 2 > 0.95 * MAX_REPLY_LENGTH
-    assert parse_triples(f'{noise}\n[["a", "b", "c"]]\n{noise}').triples == (Triple("a", "b", "c"),)
+    assert parse_triples(scan_reply(f'{noise}\n[["a", "b", "c"]]\n{noise}')).triples == (Triple("a", "b", "c"),)
 
 
 @settings(max_examples=200)
 @given(st.one_of(st.text(), MANGLED, MANGLED.map(lambda text: f'{{"triples": [["a", "b", "c"], {text}')))
 def test_only_reply_errors_are_raised(reply: str) -> None:
     try:
-        parsed = parse_triples(reply)
+        parsed = parse_triples(scan_reply(reply))
     except ReplyError:
         return
     assert len(set(parsed.triples)) == len(parsed.triples)
@@ -291,7 +298,7 @@ def test_json_of_any_triples_comes_back(triples: list[Triple], escaped: bool, in
     for value in (listed, {"triples": listed}, {"named_entities": ["a", "b", "c"], "triples": roles}):
         dumped = json.dumps(value, ensure_ascii=escaped, indent=indent)
         for reply in (dumped, f"Here's the JSON:\n```json\n{dumped}\n```\nThat's it."):
-            parsed = parse_triples(reply)
+            parsed = parse_triples(scan_reply(reply))
             assert parsed.triples == tuple(triples) and parsed.malformed == 0
 
 
@@ -302,11 +309,11 @@ def test_a_cut_loses_nothing_that_was_whole(triples: list[Triple], data: st.Data
     ends = [dumped.index(json.dumps(_list_slots(triple))) + len(json.dumps(_list_slots(triple))) for triple in triples]
     cut = data.draw(st.integers(ends[0], len(dumped)))
     whole = sum(end <= cut for end in ends)
-    assert parse_triples(dumped[:cut]).triples == tuple(triples[:whole])
+    assert parse_triples(scan_reply(dumped[:cut])).triples == tuple(triples[:whole])
 
 
 def test_a_fact_longer_than_any_honest_one_is_none() -> None:
     """An overlong fact is dropped, because it would become a query to the index."""
     reply = json.dumps({"triples": [["a", "b", "c" * 9_990], ["a", "b", "c" * 10_000], ["d", "e", "f"]]})
-    parsed = parse_triples(reply)
+    parsed = parse_triples(scan_reply(reply))
     assert [len(triple.object) for triple in parsed.triples] == [9_990, 1] and parsed.malformed == 1

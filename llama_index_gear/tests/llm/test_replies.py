@@ -1,4 +1,4 @@
-"""What a reply says: thoughts off, and nothing behind the end of the turn, at once or in pieces."""
+"""Replies are read without thoughts and without what follows the end of the turn, at once or in pieces."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_is_said(form: str, words: str) -> None:
     said = read_said(form.format(words))
     assert said == Said(words, is_unopened=form in UNOPENED)
     assert all(stream(form.format(words), size, waits=said.is_unopened) == words for size in (1, 3, 1_000))
-    assert clean_reply(words) == words
+    assert clean_reply(words).text == words
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,8 @@ def test_a_stream_is_not_held_back() -> None:
 
 
 def test_json_in_a_json_text() -> None:
-    assert clean_reply('"{\\"needed\\": [1]}"') == '{"needed": [1]}' and clean_reply('"Bremen"') == '"Bremen"'
+    assert clean_reply('"{\\"needed\\": [1]}"').text == '{"needed": [1]}'
+    assert clean_reply('"Bremen"').text == '"Bremen"'
 
 
 PIECES = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llama_index_gear.errors import ReplyError
+from llama_index_gear.llm.json_scan import ScannedReply
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
 
 
@@ -43,6 +45,6 @@ from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
 def test_replies(reply: str, positions: list[int] | None) -> None:
     if positions is None:
         with pytest.raises(ReplyError):
-            parse_selection(reply, 4)
+            parse_selection(ScannedReply(clean_reply(reply).text), 4)
     else:
-        assert parse_selection(reply, 4) == positions
+        assert parse_selection(ScannedReply(clean_reply(reply).text), 4) == positions

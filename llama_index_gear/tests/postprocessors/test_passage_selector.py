@@ -213,7 +213,6 @@ def test_copies_and_serialization() -> None:
         ({"top_n": 0}, "top_n"),
         ({"show_top_k": 0}, "show_top_k"),
         ({"show_tokens": 1.5}, "show_tokens"),
-        ({"llm": "gpt"}, "Settings.llm"),
         ({"prompts": {"select": PromptTemplate("{question}")}}, "passages"),
         ({"prompts": {"read": PromptTemplate("{question}")}}, "there are: select"),
     ],
@@ -221,13 +220,6 @@ def test_copies_and_serialization() -> None:
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         PassageSelector(**{"llm": ScriptedLLM(), **arguments})
-
-
-def test_what_no_retriever_returns_is_refused() -> None:
-    nobody: Any
-    for nobody in ([RESULTS[0].node], None, "x"):
-        with pytest.raises(ArgumentError, match="nodes must be a list of NodeWithScore"):
-            PassageSelector(llm=ScriptedLLM()).postprocess_nodes(nobody, query_str=QUESTION)
 
 
 def test_there_is_no_selection_without_a_question() -> None:

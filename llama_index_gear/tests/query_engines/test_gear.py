@@ -24,7 +24,7 @@ from llama_index.core.query_engine import RouterQueryEngine, SubQuestionQueryEng
 from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
+from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool
 from llama_index_instrumentation import get_dispatcher
 
@@ -135,26 +135,6 @@ def format_shown(found: Sequence[NodeWithScore]) -> str:
 
 
 @MODES
-async def test_one_line_from_store_to_cited_answer(store: GeARVectorStore, mode: Mode) -> None:
-    llm = ScriptedLLM(SCRIPT)
-    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate"))
-    assert type(response) is Response and str(response) == ANSWER and llm.remaining == 0
-    assert {"ann", "bob", "rome"} <= set(list_ids(response.source_nodes))
-    assert select_search_metadata(response) == COMPACT
-
-
-async def test_query_and_aquery_are_equal(store: GeARVectorStore) -> None:
-    once, twice = ScriptedLLM(SCRIPT), ScriptedLLM(SCRIPT)
-    asked = GeARQueryEngine.from_vector_store(store, llm=once, calls="separate").query(QUESTION)
-    awaited = await GeARQueryEngine.from_vector_store(store, llm=twice, calls="separate").aquery(QUESTION)
-    assert asked.metadata is not None and awaited.metadata is not None
-    assert asked.metadata.pop("gear_ms") > 0 and awaited.metadata.pop("gear_ms") > 0
-    assert str(asked) == str(awaited) and asked.metadata == awaited.metadata
-    assert asked.source_nodes == awaited.source_nodes
-    assert once.history == twice.history
-
-
-@MODES
 async def test_the_sources_are_the_passages_themselves(store: GeARVectorStore, mode: Mode) -> None:
     response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), calls="separate"))
     found = GeARRetriever(store, llm=ScriptedLLM(SEARCH), calls="separate").retrieve(QUESTION)
@@ -184,23 +164,18 @@ async def test_the_answer_prompt_numbers_the_first_passages(store: GeARVectorSto
 
 @MODES
 async def test_the_trace_beside_the_answer(store: GeARVectorStore, mode: Mode) -> None:
-    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), calls="separate")
+    llm = ScriptedLLM(SCRIPT)
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate")
     response, trace = await ask_with_trace(mode, engine, f" {QUESTION} ")
-    assert str(response) == ANSWER
+    assert type(response) is Response and str(response) == ANSWER and llm.remaining == 0
+    assert {"ann", "bob", "rome"} <= set(list_ids(response.source_nodes))
+    assert select_search_metadata(response) == COMPACT
+    assert response.metadata and json.loads(json.dumps(response.metadata)) == response.metadata
     assert (trace.question, trace.stopped, trace.answer, trace.llm_calls) == (QUESTION, "answered", "Italy", 7)
     assert [source.passage_id for source in trace.passages] == list_ids(response.source_nodes)
     compact = trace.compact()
     assert COMPACT.keys() < compact.keys()
     assert {key: response.metadata[key] for key in compact} == compact
-
-
-@MODES
-async def test_the_response_is_json(store: GeARVectorStore, mode: Mode) -> None:
-    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), calls="separate"))
-    metadata = json.loads(json.dumps(response.metadata))
-    assert metadata == response.metadata and metadata["gear_gist"] == [FATHER, LIVES, LIES]
-    back = [TextNode.from_json(source.node.to_json()) for source in response.source_nodes]
-    assert [node.metadata for node in back] == [source.node.metadata for source in response.source_nodes]
 
 
 @MODES
@@ -230,25 +205,6 @@ async def test_an_empty_store_has_an_empty_response(tmp_path: Path, mode: Mode) 
         assert await join_pieces(response) == "Empty Response" and response.source_nodes == []
         assert response.metadata["gear_stopped"] == "nothing found" and response.metadata["gear_llm_calls"] == 0
         assert response.metadata["gear_queries"] == [QUESTION] and llm.history == []
-
-
-@MODES
-async def test_an_empty_question_is_refused(store: GeARVectorStore, mode: Mode) -> None:
-    with pytest.raises(ArgumentError, match="empty"):
-        await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(), calls="separate"), " ")
-
-
-def test_wrong_arguments(store: GeARVectorStore) -> None:
-    llm = ScriptedLLM()
-    with pytest.raises(ArgumentError, match="answer_top_k"):
-        GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=0, calls="separate")
-    with pytest.raises(ArgumentError, match="streaming"):
-        own = get_response_synthesizer(llm=llm)
-        GeARQueryEngine.from_vector_store(store, llm=llm, response_synthesizer=own, streaming=True, calls="separate")
-    with pytest.raises(ArgumentError, match="max_steps"):
-        GeARQueryEngine.from_vector_store(store, llm=llm, max_steps=0, calls="separate")
-    with pytest.raises(TypeError, match="nonsense"):
-        GeARQueryEngine.from_vector_store(store, llm=llm, nonsense=1, calls="separate")
 
 
 def test_arguments_reach_the_retriever(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -535,13 +491,6 @@ def make_tool(engine: BaseQueryEngine, name: str = "facts") -> QueryEngineTool:
     return QueryEngineTool.from_defaults(engine, name=name, description="questions over several passages")
 
 
-@MODES
-async def test_as_a_tool(store: GeARVectorStore, mode: Mode) -> None:
-    facts_tool = make_tool(GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), calls="separate"))
-    output = facts_tool.call(QUESTION) if mode == "sync" else await facts_tool.acall(QUESTION)
-    assert output.content == ANSWER and output.raw_output.metadata["gear_stopped"] == "answered"
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own
 async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
     script = ScriptedLLM(SCRIPT)
@@ -576,13 +525,9 @@ def check_sub_questions(response: Any) -> None:
     assert len(sources) == 2 * len(PASSAGES) and all("gear_chain" in source.node.metadata for source in sources)
 
 
-@pytest.mark.parametrize("use_async", [False, True])
-def test_under_a_sub_question_engine(store: GeARVectorStore, use_async: bool) -> None:
-    check_sub_questions(make_sub_question_engine(store, use_async).query(QUESTION))
-
-
-async def test_under_an_awaited_sub_question_engine(store: GeARVectorStore) -> None:
-    check_sub_questions(await make_sub_question_engine(store, True).aquery(QUESTION))
+@MODES
+async def test_under_a_sub_question_engine(store: GeARVectorStore, mode: Mode) -> None:
+    check_sub_questions(await ask(mode, make_sub_question_engine(store, use_async=mode == "async")))
 
 
 @MODES
@@ -597,23 +542,3 @@ async def test_behind_a_router(store: GeARVectorStore, mode: Mode) -> None:
     assert str(response) == ANSWER and script.remaining == 0 and unused.history == []
     assert select_search_metadata(response) == COMPACT
     assert response.metadata["selector_result"].ind == 1
-
-
-@MODES
-@pytest.mark.parametrize("streaming", [False, True])
-async def test_behind_a_router_that_takes_both(store: GeARVectorStore, mode: Mode, streaming: bool) -> None:
-    engines = [
-        GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), streaming=streaming, calls="separate")
-        for _ in range(2)
-    ]
-    choices = '[{"choice": 1, "reason": "this"}, {"choice": 2, "reason": "and that"}]'
-    writer = ScriptedLLM(["Italy, both say"])
-    router = RouterQueryEngine(
-        LLMMultiSelector.from_defaults(llm=ScriptedLLM([choices])),
-        [make_tool(engine, f"facts {number}") for number, engine in enumerate(engines)],
-        llm=writer,
-    )
-    response = await ask(mode, router)
-    assert str(response) == "Italy, both say" and len(response.source_nodes) == 2 * len(PASSAGES)
-    if not streaming or mode == "async":
-        assert ANSWER in writer.history[0]

@@ -11,7 +11,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore, PassageRanker, Trace
+from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore, Trace
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace import rendering
@@ -96,14 +96,6 @@ async def test_citations_are_of_the_last_call(store: GeARVectorStore, mode: str)
     assert str(response) == "Rome [1]"  # it rests on the notes
     response = await query(mode, make_engine(store, [say_answer()])[0])
     assert str(response) == "Rome"
-
-
-@MODES
-async def test_citations_follow_postprocessors(store: GeARVectorStore, mode: str) -> None:
-    engine, _ = make_engine(store, [say_answer("tea")], node_postprocessors=[PassageRanker()])
-    response = await query(mode, engine)
-    place = list_ids(response.source_nodes).index("tea") + 1
-    assert place > 1 and str(response) == f"Rome [{place}]"
 
 
 @MODES

@@ -343,17 +343,6 @@ async def test_a_reply_that_can_t_be_read_is_asked_for_once_more(store: GeARVect
 # -- the same, sync and async, watched, prompted ----------------------------------------------------------------------
 
 
-async def test_query_and_aquery_are_equal(store: GeARVectorStore) -> None:
-    replies = [NEXT, select_and_answer("bob", "tea")]
-    (once, first), (twice, second) = (make_engine(store, replies, judge("ann", "bob")) for _ in range(2))
-    asked, awaited = once.query(QUESTION), await twice.aquery(QUESTION)
-    assert asked.metadata is not None and awaited.metadata is not None
-    for metadata in (asked.metadata, awaited.metadata):
-        metadata.pop("gear_ms")
-    assert asked.metadata == awaited.metadata and str(asked) == str(awaited) and first.history == second.history
-    assert asked.metadata["gear_supporting"] == ["bob", "ann"]
-
-
 async def test_events_tell_of_the_checks_before_the_response_comes(store: GeARVectorStore) -> None:
     engine, _ = make_engine(store, [select_and_answer("ann", "bob")], judge("bob"))
     *events, response = [item async for item in engine.astream_events(QUESTION)]
@@ -391,8 +380,6 @@ def test_a_stream_is_refused(store: GeARVectorStore) -> None:
         make_engine(store, [], response_synthesizer=get_response_synthesizer(llm=ScriptedLLM(), streaming=True))
     with pytest.raises(ArgumentError, match="verify .*leave streaming out"):
         T2RAGQueryEngine(T2RAGRetriever(store, llm=ScriptedLLM()), verify=True, streaming=True)
-    with pytest.raises(ArgumentError, match="verify must be a bool, got 1"):
-        make_engine(store, [], verify=1)
 
 
 def test_in_one_line(store: GeARVectorStore) -> None:

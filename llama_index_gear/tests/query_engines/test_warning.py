@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from html import escape
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ async def test_where_no_reply_could_be_read_the_metadata_begins_with_a_warning(
     trace.show()
     assert "none of the language model's" in capsys.readouterr().out.replace("\n", " ")
     page = trace.to_html(tmp_path / "page.html").read_text("utf-8")
-    assert f"<p class='problem'>{escape(trace.warning)}</p>" in page.split('class="steps"')[0]
+    assert f"<p class='problem'>{trace.warning}</p>" in unescape(page.split('class="steps"')[0])
 
 
 @AGENTS

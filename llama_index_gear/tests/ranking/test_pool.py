@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from llama_index.core.schema import TextNode
 
 from llama_index_gear.nodes import attach_triples
-from llama_index_gear.ranking.nodes import to_pool_passage
 from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, RankedPassage, write_line
 from llama_index_gear.ranking.ranker import measure_signals
+from llama_index_gear.ranking.reasons import to_pool_passage
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple
 

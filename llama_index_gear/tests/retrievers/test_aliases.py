@@ -17,7 +17,7 @@ from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 OPEN = MetadataFilters(filters=[MetadataFilter(key="read_by", value="all")])
 QUESTION = "Which club drafted the father of Stephen?"

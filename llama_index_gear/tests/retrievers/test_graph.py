@@ -7,7 +7,7 @@ import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from llama_index.core import VectorStoreIndex
@@ -20,21 +20,14 @@ from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter,
 import llama_index_gear.expansion.pagerank as pagerank
 from llama_index_gear import GeARVectorStore, GraphRetriever, LocalPageRank, PassageRanker, RankingWeights
 from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
-from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K, PoolRetrieval
+from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
 from llama_index_gear.flow import run
-from llama_index_gear.requests import (
-    EmbedQuery,
-    FetchPassages,
-    IncidentTriples,
-    PassageTriples,
-    RetrievePassages,
-    RunFunction,
-    SearchLists,
-)
+from llama_index_gear.requests import EmbedQuery
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding()
+NotedReads: TypeAlias = list[tuple[str, tuple[Any, ...]]]
 QUESTION = "Where did the father of Stephen play"
 FACTS: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     "stephen": ("Stephen plays; his father is Dell Curry", [("Stephen", "has the father", "Dell Curry")]),
@@ -166,7 +159,7 @@ async def test_modes(store: GeARVectorStore, mode: VectorStoreQueryMode | None, 
         (None, True),
     ],
 )
-def test_what_a_question_asks_for(store: GeARVectorStore, mode: Any, base: bool) -> None:
+def test_what_a_question_asks_for(store: GeARVectorStore, noted_reads: NotedReads, mode: Any, base: bool) -> None:
     """One embedding, one search, one read of facts, PageRank's reads, and at most one fetch of what it found."""
     foreign = Fixed(*make_results("stephen")) if base else None
     retriever = GraphRetriever(store, foreign, vector_store_query_mode=mode)
@@ -177,16 +170,17 @@ def test_what_a_question_asks_for(store: GeARVectorStore, mode: Any, base: bool)
         return retrieval.backends.answer(request)
 
     found = run(retrieval.retrieve_flow(QueryBundle(QUESTION)), answer)
+    steps = [name for name, _ in noted_reads]
+    assert foreign is None or len(foreign.asked) == 1
     assert explain(found) == explain(retriever.retrieve(QUESTION))
-    steps = [kind for kind in asked if kind is not RunFunction]
-    assert steps.count(EmbedQuery) == steps.count(PassageTriples) == 1 and steps.count(IncidentTriples) >= 1
-    search = [RetrievePassages, FetchPassages] if base else [SearchLists]
-    rest = [kind for kind in steps if kind not in (EmbedQuery, PassageTriples, IncidentTriples)]
-    assert rest in (search, [*search, FetchPassages])
+    assert asked.count(EmbedQuery) == steps.count("passage_triples_flow") == 1 and steps.count("incident_flow") >= 1
+    search = ["get_flow"] if base else ["lists_flow"]
+    rest = [name for name in steps if name not in ("passage_triples_flow", "incident_flow")]
+    assert rest in (search, [*search, "get_flow"])
 
 
 def test_a_question_takes_eight_round_trips_at_most(
-    new_store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch
+    new_store: GeARVectorStore, noted_reads: NotedReads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Walks go far in a sparse graph: without reading ahead some questions would take more."""
     chance, questions = random.Random(0), [f"Entity{part}n{number}" for part in range(12) for number in range(7)]
@@ -197,38 +191,26 @@ def test_a_question_takes_eight_round_trips_at_most(
         text = ". ".join(" ".join(fact) for fact in facts)
         nodes.append(passage(f"p{number}", text, facts, embed_model=EMBED))
     new_store.add(nodes)
-    retrieval = GraphRetriever(new_store)._retrieval
-    assert max(count_round_trips(retrieval, question) for question in questions) == 8
+    retriever = GraphRetriever(new_store)
+
+    def count_round_trips(question: str) -> int:
+        """Count the reads, each of which takes one call of Qdrant, but for ties."""
+        noted_reads.clear()
+        retriever.retrieve(question)
+        return len(noted_reads)
+
+    assert max(map(count_round_trips, questions)) == 8
     monkeypatch.setattr(pagerank, "_FEW_REQUESTS", 100)
-    assert max(count_round_trips(retrieval, question) for question in questions) > 8
+    assert max(map(count_round_trips, questions)) > 8
 
 
-def count_round_trips(retrieval: PoolRetrieval, question: str) -> int:
-    """Count the requests that each take one call of Qdrant, but for ties."""
-    asked: list[Any] = []
-
-    def answer(request: Any) -> Any:
-        asked.append(request)
-        return retrieval.backends.answer(request)
-
-    run(retrieval.retrieve_flow(QueryBundle(question)), answer)
-    return sum(isinstance(request, SearchLists | PassageTriples | IncidentTriples | FetchPassages) for request in asked)
-
-
-def test_pagerank_starts_from_the_first_of_a_ranking(store: GeARVectorStore) -> None:
+def test_pagerank_starts_from_the_first_of_a_ranking(store: GeARVectorStore, noted_reads: NotedReads) -> None:
     """Stephen's passage is the last of twelve; words of the question make it the ranking's first."""
     names = [f"filler-{number}" for number in range(11)]
     foreign = Fixed(*(NodeWithScore(node=node) for node in store.get_nodes([*names, "stephen"])))
     weights = RankingWeights({}, {"base": 0.01, "new_words": 9.0})
-    retrieval = GraphRetriever(store, foreign, weights=weights)._retrieval
-    starts: list[str] = []
-
-    def answer(request: Any) -> Any:
-        if isinstance(request, PassageTriples):
-            starts.extend(request.passage_ids)
-        return retrieval.backends.answer(request)
-
-    run(retrieval.retrieve_flow(QueryBundle(QUESTION)), answer)
+    GraphRetriever(store, foreign, weights=weights).retrieve(QUESTION)
+    (starts,) = [arguments[0] for name, arguments in noted_reads if name == "passage_triples_flow"]
     assert starts[0] == "stephen" and len(starts) == 10 and set(starts[1:]) < set(names)
 
 

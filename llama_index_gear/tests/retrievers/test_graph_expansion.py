@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from llama_index.core import VectorStoreIndex
@@ -39,7 +39,6 @@ from llama_index_gear import (
     GeARVectorStore,
     LocalPageRank,
     NaiveGERetriever,
-    RankBM25Retriever,
     SyncGERetriever,
     Triple,
     attach_triples,
@@ -49,11 +48,12 @@ from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import local_pagerank_flow
 from llama_index_gear.expansion.pipeline import GraphExpansionEvent
-from llama_index_gear.flow import Flow, Request, run
-from llama_index_gear.requests import FetchPassages, RetrievePassages
+from llama_index_gear.flow import Flow
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.triple import StoredTriple
 
+NotedReads: TypeAlias = list[tuple[str, tuple[Any, ...]]]
 QUESTION = "when did the father of Stephen start playing college basketball"
 # The chain: stephen → dell → tech. The last shares no word with the question but "college".
 PASSAGES = {
@@ -272,9 +272,9 @@ def test_without_a_reader_a_triple_counts_as_it_resembles_the_question(
 ) -> None:
     started: list[tuple[StoredTriple, float]] = []
 
-    def note_and_rank(start: Any, *arguments: Any) -> Any:
+    def note_and_rank(reads: Any, start: Any, *arguments: Any) -> Any:
         started.extend(start)
-        return local_pagerank_flow(start, *arguments)
+        return local_pagerank_flow(reads, start, *arguments)
 
     monkeypatch.setattr(graph_walk, "local_pagerank_flow", note_and_rank)
     retriever = NaiveGERetriever(store, beam_search=BeamSearch(beam_size=3, scorer=scorer), pagerank=LocalPageRank())
@@ -350,29 +350,21 @@ async def test_a_filter_binds_a_foreign_base_too(store: GeARVectorStore, embed_m
     assert found and set(list_ids(found)) <= {"stephen", "dell", "tech"}
 
 
-def record(flow: Flow[Any], backends: Backends) -> tuple[Any, set[str], list[set[str]]]:
-    """Run a flow; return its result, the passages that its base searches found, and those of each fetch."""
-    found: set[str] = set()
-    fetches: list[set[str]] = []
-
-    def answer(request: Request[Any]) -> Any:
-        answered = backends.answer(request)
-        if isinstance(request, RetrievePassages):
-            found.update(list_ids(answered))
-        if isinstance(request, FetchPassages):
-            fetches.append(set(request.ids))
-        return answered
-
-    return run(flow, answer), found, fetches
-
-
 def test_what_the_store_s_own_search_found_is_not_fetched_to_apply_filters(
-    store: GeARVectorStore, embed_model: WordEmbedding
+    store: GeARVectorStore, embed_model: WordEmbedding, noted_reads: NotedReads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They bound the search itself. Passages of another retriever, and those that a caller gives, are checked."""
     only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
     foreign = VectorStoreIndex.from_vector_store(store, embed_model=embed_model).as_retriever(similarity_top_k=7)
     reply = '{"triples": [["Stephen", "father", "Dell Curry"], ["cheese", "made of", "milk"]]}'
+    searched, search_flow = set[str](), Backends.base_search_flow
+
+    def noting_flow(backends: Backends, query: QueryBundle) -> Flow[list[NodeWithScore]]:
+        found = yield from search_flow(backends, query)
+        searched.update(list_ids(found))
+        return found
+
+    monkeypatch.setattr(Backends, "base_search_flow", noting_flow)
     retrievers: list[tuple[Callable[..., Any], int]] = [
         (NaiveGERetriever, 1),
         (lambda *given, **more: SyncGERetriever(*given, llm=ScriptedLLM([reply]), **more), 1),
@@ -381,15 +373,20 @@ def test_what_the_store_s_own_search_found_is_not_fetched_to_apply_filters(
     for make, checks in retrievers:
         for base, expected in ((None, 0), (foreign, checks)):
             retriever = make(store, base, filters=only, similarity_top_k=7)
-            bundle, expansion = QueryBundle(QUESTION), retriever._expansion
-            flow = retriever._flow(bundle) if isinstance(retriever, GeARRetriever) else expansion.retrieve_flow(bundle)
-            result, searched, fetches = record(flow, expansion.backends)
+            searched.clear()
+            noted_reads.clear()
+            result = retriever.retrieve(QUESTION)
             assert result and "dell" not in list_ids(result)
-            assert sum(not fetched.isdisjoint(searched) for fetched in fetches) == expected
+            assert sum(not searched.isdisjoint(ids) for ids in list_fetches(noted_reads)) == expected
     given = foreign.retrieve(QUESTION)
-    expansion = NaiveGERetriever(store, filters=only)._expansion
-    result, _, fetches = record(expansion.expand_flow(QueryBundle(QUESTION), given), expansion.backends)
-    assert result and "dell" not in list_ids(result) and fetches[0] == set(list_ids(given)) >= {"dell"}
+    noted_reads.clear()
+    result = DiverseTripleBeamSearch(store, filters=only).postprocess_nodes(given, query_str=QUESTION)
+    assert result and "dell" not in list_ids(result)
+    assert set(list_fetches(noted_reads)[0]) == set(list_ids(given)) >= {"dell"}
+
+
+def list_fetches(noted_reads: NotedReads) -> list[Sequence[str]]:
+    return [arguments[0] for name, arguments in noted_reads if name == "get_flow"]
 
 
 def test_a_filter_that_cannot_be_honoured_is_refused(store: GeARVectorStore) -> None:

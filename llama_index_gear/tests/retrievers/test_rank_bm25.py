@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from llama_index.core.schema import TextNode
 from rank_bm25 import BM25Okapi
 
-from llama_index_gear import RankBM25Retriever
-from llama_index_gear.retrievers.rank_bm25 import words
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever, words
 
 
 def search(texts: list[str], question: str) -> list[tuple[str, float]]:

@@ -29,9 +29,6 @@ from llama_index_gear import (
     GraphRetriever,
     LocalPageRank,
     NaiveGERetriever,
-    PassageRanker,
-    PassageSelector,
-    RankBM25Retriever,
     RankingWeights,
     SyncGERetriever,
     T2RAGQueryEngine,
@@ -41,6 +38,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, GeARPolicy
 from llama_index_gear.errors import ArgumentError, StoreError
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 QUESTION = "Where was the director of Gift born?"
@@ -418,16 +416,11 @@ def test_arguments_of_the_wrong_kind_are_refused_by_name(store: GeARVectorStore,
     llm = ScriptedLLM()
     makers: dict[Any, dict[str, Any]] = {
         GraphRetriever: {"vector_store": store},
-        PassageRanker: {},
-        PassageSelector: {"llm": llm},
         NaiveGERetriever: {"vector_store": store},
         SyncGERetriever: {"vector_store": store, "llm": llm},
         GeARRetriever: {"vector_store": store, "llm": llm},
         ExternalGeARRetriever: {"vector_store": store, "graph": graph, "llm": llm},
         T2RAGRetriever: {"vector_store": store, "llm": llm},
-        DiverseTripleBeamSearch: {"vector_store": store, "llm": llm},
-        GeARQueryEngine: {"retriever": GeARRetriever(store, llm=llm, calls="separate")},
-        T2RAGQueryEngine: {"retriever": T2RAGRetriever(store, llm=llm)},
     }
     accepted, raw = [], []
     for kind, needed in makers.items():

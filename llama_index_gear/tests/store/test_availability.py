@@ -26,7 +26,7 @@ from llama_index_gear.store import availability
 from llama_index_gear.store.availability import describe_address
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding(64)
 METHODS = (

@@ -1,4 +1,4 @@
-"""What a store says of replicas reaches each call that writes or reads points, and no other."""
+"""A store's settings of replicas reach each call that writes or reads points, and no other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage, read
+from llama_index_gear.triple import Triple
 
 EMBED = WordEmbedding(8)
 WRITES = {"upsert", "delete", "batch_update_points"}
@@ -65,6 +66,7 @@ def work(store: GeARVectorStore) -> None:
     store.query(VectorStoreQuery(query_str="Ada?", similarity_top_k=1))
     GraphRetriever(store).retrieve("Whom did Ada see?")
     store.check()
+    assert read(store).fetch_triples_flow([Triple("Ada", "saw", "Bob").id("p")])
     store.delete_nodes(["p"])
 
 

@@ -24,8 +24,8 @@ from llama_index_gear.nodes import passage_id, read_triples
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.processes import PROCESSES
-from llama_index_gear.testing.store_contract import Contents, contents, passage
+from llama_index_gear.tests.processes import PROCESSES
+from llama_index_gear.tests.store_contract import Contents, contents, passage
 
 SMALL = WordEmbedding(16)
 PASSAGES, DOCUMENTS = 24, 6

@@ -33,13 +33,12 @@ from qdrant_client.http import models
 import llama_index_gear
 from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
 from llama_index_gear.flow import run
-from llama_index_gear.requests import IncidentTriples, SearchTriples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.filters import bound_float, build_conditions, list_indexed_fields, require_conditions
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage, read
 
 EMBED = WordEmbedding()
 O = FilterOperator  # noqa: E741 - it stands in tables
@@ -303,7 +302,7 @@ def test_a_key_names_a_field_and_a_path(make: Callable[..., GeARVectorStore], ke
             filters = group_filters(condition, is_(key, value, operator))
             wanted = {node_id for node_id, node in nodes.items() if holds(filters, node.metadata)}
             assert {node.node_id for node in store.get_nodes(filters=filters)} == wanted, filters
-            (found,) = store.answer(IncidentTriples([(["hub"], [])], [99]), filters)
+            (found,) = read(store, filters).incident_flow([(["hub"], [])], [99])
             assert {triple.passage_id for triple in found} == wanted, filters
 
 
@@ -400,7 +399,7 @@ def test_an_empty_group_is_refused_and_deletes_nothing(
         lambda: store.delete_nodes(["n1"], hollow),
         lambda: store.get_nodes(filters=hollow),
         lambda: store.query(VectorStoreQuery(query_str="stone", filters=hollow)),
-        lambda: store.answer(SearchTriples(["Hub"], 9), hollow),
+        lambda: read(store, hollow).search_flow(["Hub"], 9),
         lambda: NaiveGERetriever(store, filters=hollow).retrieve("stone"),
     ):
         with pytest.raises(UnsupportedFilter, match="empty group"):
@@ -462,7 +461,7 @@ def test_floats_are_what_was_stored_also_when_the_store_is_opened_again(tmp_path
     def search_both(value: float, operator: FilterOperator, *, key: str = "f") -> set[str]:
         filters = group_filters(AND, is_(key, [value] if operator in (O.IN, O.NIN) else value, operator))
         nodes = {node.node_id for node in store.get_nodes(filters=filters)}
-        (triples,) = store.answer(IncidentTriples([(["hub"], [])], [999]), filters)
+        (triples,) = read(store, filters).incident_flow([(["hub"], [])], [999])
         assert {triple.passage_id for triple in triples} == nodes
         return nodes
 
@@ -676,7 +675,7 @@ def test_drawn_calls_answer_what_the_oracle_says(make: Callable[..., GeARVectorS
         lambda filters: query_ids(VectorStoreQueryMode.HYBRID, filters),
         lambda filters: {node.node_id for node in store.get_nodes(filters=filters)},
         lambda filters: {node.node_id for node in store.get_nodes(list(nodes), filters)},
-        lambda filters: {triple.passage_id for triple in store.answer(SearchTriples(["Hub"], 99), filters)},
+        lambda filters: {triple.passage_id for triple in read(store, filters).search_flow(["Hub"], 99)},
         lambda filters: {
             node.node_id for node in NaiveGERetriever(store, filters=filters, similarity_top_k=99).retrieve("stone")
         },

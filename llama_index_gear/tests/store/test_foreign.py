@@ -15,12 +15,11 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import StoreError
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.requests import FetchTriples, PassageTriples
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import DENSE
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage, read
 from llama_index_gear.triple import Triple
 
 EMBED = WordEmbedding(8)
@@ -103,7 +102,7 @@ def test_a_point_that_holds_no_triple_is_refused_and_named(
         return
     assert report.outdated == ("p",) and not report.foreign, "it says whose it is: a triple that p does not state"
     with pytest.raises(StoreError, match=rf"point '{FOREIGN}' holds no triple"):
-        store.answer(PassageTriples(["p"], VECTOR, None))
+        read(store).passage_triples_flow(["p"], VECTOR, None)
     assert store.repair().ok and FOREIGN not in contents(store)[store.triple_collection_name]
 
 
@@ -129,4 +128,4 @@ def test_a_graph_s_point_that_is_no_triple_is_refused(tmp_path: Path) -> None:
         put(graph.client, "graph", {"subject": "A"})
         assert graph.count() == 2
         with pytest.raises(StoreError, match=f"point '{FOREIGN}' holds no triple"):
-            graph.answer(FetchTriples([FOREIGN]))
+            read(graph).fetch_triples_flow([FOREIGN])

@@ -59,7 +59,6 @@ def test_memory_does_not_grow_with_the_corpus(
     monkeypatch.setattr(extract, "_PAGE", PAGE)
     monkeypatch.setattr(store_check, "_PAGE", PAGE)
     monkeypatch.setattr(average_length, "_PAGE", PAGE)
-    monkeypatch.setattr(average_length, "_READ", PAGE)
 
     def measure_peak(count: int, folder: Path) -> int:
         nodes = [TextNode(id_=f"p{number}", text=f"passage {number}: {LONG}") for number in range(count)]

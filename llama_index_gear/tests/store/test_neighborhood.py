@@ -16,7 +16,7 @@ from qdrant_client import QdrantClient
 from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 EMBED = WordEmbedding(16)
 Facts = Sequence[tuple[str, str, str]]
@@ -138,7 +138,7 @@ def test_an_unknown_name_is_refused_with_names_like_it(tmp_path: Path) -> None:
 
 
 def test_text_stays_data(tmp_path: Path) -> None:
-    """What passages and triples say cannot leave the script element that holds it, nor the title."""
+    """The words of passages and triples cannot leave the script element that holds them, nor the title."""
     hostile = "</script><script>alert(1)</script><!-- $title {x} \u202e"
     path = make_store({"p": [(hostile, hostile, "Bob")]}).to_html(tmp_path / "graph.html", hostile)
     html = path.read_text("utf-8")

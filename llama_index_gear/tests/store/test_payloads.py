@@ -23,12 +23,11 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.nodes import attach_triples
-from llama_index_gear.requests import PassageTriples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.payloads import MAX_LEVELS, check_storable
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage, read
 from llama_index_gear.triple import Triple
 
 HALF = "half \ud83d"
@@ -122,7 +121,7 @@ def test_the_deepest_metadata_that_is_accepted_opens_again(tmp_path: Path, by: s
     store = open_store(tmp_path)
     (found,) = store.get_nodes()
     assert found.metadata["deep"] == deepest["deep"]
-    assert len(store.answer(PassageTriples(["p"], VECTOR, None))) == 2
+    assert len(read(store).passage_triples_flow(["p"], VECTOR, None)) == 2
     assert store.check().ok
 
 

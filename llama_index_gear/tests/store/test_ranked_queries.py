@@ -13,12 +13,11 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 from qdrant_client import QdrantClient
 
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples, PassageTriples, SearchTriples
 from llama_index_gear.store import collections
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage, read
 from llama_index_gear.triple import Triple
 
 EMBED = WordEmbedding(16)
@@ -56,18 +55,18 @@ def ask_store(store: GeARVectorStore) -> Iterator[Any]:
         found = store.query(VectorStoreQuery(query_str="Ada knows Bob", mode=mode, similarity_top_k=top_k))
         assert [node.get_content()[:3] for node in found.nodes or []] == ["Ada"] * top_k
         yield found.ids
-    for linked in store.answer(LinkTriples(["Ada knows Bob", "Ada sleeps"], 4, QUERY)):
+    for linked in read(store).link_flow(["Ada knows Bob", "Ada sleeps"], 4, QUERY):
         yield [triple.id for triple in linked]
-    yield [near.id for near in store.answer(NeighborTriples([("bob",)], QUERY, [], 6))[0]]
-    yield [node.node.node_id for node in store.answer(AlignPassages(["Ada knows Bob"], 8))[0]]
-    yield [triple.id for triple in store.answer(SearchTriples(["Ada knows Bob", "Bob knows Ada"], 9))]
-    yield [triple.id for triple in store.answer(PassageTriples([f"p{n}" for n in range(MANY)], QUERY, 10))]
+    yield [near.id for near in read(store).neighbors_flow([("bob",)], QUERY, [], 6)[0]]
+    yield [node.node.node_id for node in read(store).align_flow(["Ada knows Bob"], 8)[0]]
+    yield [triple.id for triple in read(store).search_flow(["Ada knows Bob", "Bob knows Ada"], 9)]
+    yield [triple.id for triple in read(store).passage_triples_flow([f"p{n}" for n in range(MANY)], QUERY, 10)]
 
 
 def ask_graph(graph: ExternalTripleStore) -> Iterator[Any]:
-    for linked in graph.answer(LinkTriples(["Ada knows", "knows"], 4, QUERY, ["Ada", ""])):
+    for linked in read(graph).link_flow(["Ada knows", "knows"], 4, QUERY, ["Ada", ""]):
         yield [triple.id for triple in linked]
-    yield [near.id for near in graph.answer(NeighborTriples([("ada",)], QUERY, [], 6, "whom Ada knows"))[0]]
+    yield [near.id for near in read(graph).neighbors_flow([("ada",)], QUERY, [], 6, "whom Ada knows")[0]]
 
 
 def test_a_cut_within_a_tie_is_the_same_after_every_order_of_writing_in_every_engine(tmp_path: Path) -> None:
@@ -122,7 +121,7 @@ def test_only_what_is_cut_in_a_tie_is_asked_again_and_all_such_together(
     assert len(search_words(store, "Ada knows Bob", 3)) == 3  # the tie begins behind the last place
     assert counted.limits == [[4]]
     counted.limits.clear()
-    store.answer(AlignPassages(["Ada knows Bob", "sleeps", "Bob"], 5))
+    read(store).align_flow(["Ada knows Bob", "sleeps", "Bob"], 5)
     assert counted.limits == [[6, 6, 6], [500, 500]]
 
 

@@ -11,7 +11,7 @@ from qdrant_client import QdrantClient
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding(16)
 FACTS = [("Ada", "met", "Bob"), ("Bob", "wrote", "Emma"), ("Bobby", "is read in", "Rome")]
@@ -62,7 +62,7 @@ def test_links_are_not_in_passages_and_are_made_again(tmp_path: Path) -> None:
 
 
 def test_triples_without_their_passages_are_left_over() -> None:
-    """What a passage said stands in no triple."""
+    """The words of a passage stand in no triple."""
     store = fill(QdrantClient(":memory:"))
     store.client.delete_collection(store.collection_name)
     report = store.check()

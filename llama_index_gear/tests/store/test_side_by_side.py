@@ -20,7 +20,7 @@ from llama_index_gear.errors import StoreError
 from llama_index_gear.store.side_by_side import SERVER_LIMIT
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding(8)
 BATCHES = 10

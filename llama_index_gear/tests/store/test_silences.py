@@ -1,4 +1,4 @@
-"""What would silently find nothing says so, once, in the log; what is ingested is logged too."""
+"""A search that would silently find nothing says so, once, in the log; ingestion is logged too."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,25 +37,11 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.flow import Request
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.requests import (
-    AlignPassages,
-    ChainSimilarities,
-    ExtractionCallIds,
-    FetchPassages,
-    FetchTriples,
-    IncidentTriples,
-    LinkTriples,
-    NeighborTriples,
-    PassageTriples,
-    SearchLists,
-    SearchTriples,
-)
-from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
@@ -63,7 +50,7 @@ from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.schema import point_id_of
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import aread, contents, passage, read
 from llama_index_gear.triple import Triple
 
 EMBED = WordEmbedding(64)
@@ -279,7 +266,7 @@ def test_without_filters_every_way_leads_to_marks(
     assert {way for way, text in said.items() if not find_marks(text)} == set()
     assert len(find_marks(*said.values())) == len(nodes)
     loggers = {record.name for record in caplog.records if find_marks(record.getMessage())}
-    assert {"llama_index_gear.retrievers.base", "llama_index_gear.extraction.reporting"} <= loggers
+    assert {"llama_index_gear.retrievers.base", "llama_index_gear.extraction.accounting"} <= loggers
 
 
 @settings(DRAWN, max_examples=4)
@@ -353,20 +340,24 @@ def list_ids(nodes: Sequence[BaseNode] | None) -> list[str]:
     return sorted(node.node_id for node in nodes or [])
 
 
-REQUESTS: list[Request[Any]] = [
-    LinkTriples(["Ada wrote to Bob"], 5, EMBED.get_query_embedding("Ada")),
-    SearchTriples(["Ada wrote to Bob"], 5),
-    PassageTriples(["1-a"], EMBED.get_query_embedding("Ada"), None),
-    NeighborTriples([("ada",)], EMBED.get_query_embedding("Ada"), [], 5),
-    IncidentTriples([(["ada"], [])], [5]),
-    FetchTriples([Triple(*FACT).id("1-a")]),
-    FetchPassages(["1-a"]),
-    AlignPassages(["Ada"], 5),
-    SearchLists(
-        "Ada", EMBED.get_query_embedding("Ada"), [VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE], 5
+REQUESTS: list[Any] = [
+    methodcaller("link_flow", ["Ada wrote to Bob"], 5, EMBED.get_query_embedding("Ada")),
+    methodcaller("search_flow", ["Ada wrote to Bob"], 5),
+    methodcaller("passage_triples_flow", ["1-a"], EMBED.get_query_embedding("Ada"), None),
+    methodcaller("neighbors_flow", [("ada",)], EMBED.get_query_embedding("Ada"), [], 5),
+    methodcaller("incident_flow", [(["ada"], [])], [5]),
+    methodcaller("fetch_triples_flow", [Triple(*FACT).id("1-a")]),
+    methodcaller("get_flow", ["1-a"], vectors=False),
+    methodcaller("align_flow", ["Ada"], 5),
+    methodcaller(
+        "lists_flow",
+        "Ada",
+        EMBED.get_query_embedding("Ada"),
+        [VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE],
+        5,
     ),
-    ChainSimilarities([([Triple(*FACT).id("1-a")], [Triple(*FACT).id("1-a")])]),
-    ExtractionCallIds(),
+    methodcaller("similarities_flow", [([Triple(*FACT).id("1-a")], [Triple(*FACT).id("1-a")])]),
+    methodcaller("call_ids_flow"),
 ]
 
 
@@ -395,7 +386,7 @@ def test_nothing_is_answered_without_a_tenant(make: Make) -> None:
             partial(store.delete_nodes, ["1-a"], filters),
             partial(NaiveGERetriever, store, filters=filters),
             partial(GraphRetriever, store, filters=filters),
-            *[partial(store.answer, request, filters) for request in REQUESTS],
+            *[partial(request, read(store, filters)) for request in REQUESTS],
         ]
         for call in calls:
             with pytest.raises(TenantError, match="who"):
@@ -416,14 +407,14 @@ def test_a_tenant_sees_its_own(make: Make) -> None:
             assert list_ids(bound.query(query).nodes) == ["1-a", "1-b"]
             assert query.filters is filters
         for request in REQUESTS[2:4]:
-            assert bound.answer(request, filters)
+            assert request(read(bound, filters))
         assert set(
-            bound.answer(FetchTriples([Triple(*FACT).id(passage_id) for passage_id in ("1-a", "2-a")]), filters)
+            read(bound, filters).fetch_triples_flow([Triple(*FACT).id(passage_id) for passage_id in ("1-a", "2-a")])
         ) == {Triple(*FACT).id("1-a")}
-        assert len(bound.answer(REQUESTS[0], filters)[0]) == 2
+        assert len(REQUESTS[0](read(bound, filters))[0]) == 2
         triple_id, other_id = (Triple(*FACT).id(passage_id) for passage_id in ("1-a", "2-a"))
-        similar = bound.answer(
-            ChainSimilarities([([triple_id], [triple_id, other_id]), ([other_id], [triple_id, other_id])]), filters
+        similar = read(bound, filters).similarities_flow(
+            [([triple_id], [triple_id, other_id]), ([other_id], [triple_id, other_id])]
         )
         assert similar == [[pytest.approx(1.0), 0.0], [0.0, 0.0]]
     assert one.get_nodes(filters=all_of(is_("who", "other"))) == []
@@ -631,7 +622,7 @@ async def test_async_calls_are_bound_too(make: Make) -> None:
     with pytest.raises(TenantError):
         await one.async_add([make_letter("2-a")])
     with pytest.raises(TenantError):
-        await store.aanswer(REQUESTS[0])
+        await REQUESTS[0](aread(store))
     for refused in (one.acheck(), one.arepair()):
         with pytest.raises(TenantError):
             await refused
@@ -665,17 +656,16 @@ def test_linked_names_are_hidden_however_few_are_asked_for_at_once(
     store = make_linked(make, facts, years)
     present = sorted({name for fact in facts for name in fact})
     store.link_aliases([tuple(draw.sample(present, 2)) for _ in range(10)])
-    every = [store.answer(IncidentTriples([([], [f"p{number}"])], [9]))[0][0] for number in range(20)]
+    every = [read(store).incident_flow([([], [f"p{number}"])], [9])[0][0] for number in range(20)]
     for year in (1, 2, 3):
         shown = [number for number in range(20) if years[number] == year]
         ends = {end for number in shown for end in every[number].entities}
-        read = shown[:2]
-        (found,) = store.answer(
-            IncidentTriples([([], [f"p{number}" for number in read])], [9]),
-            MetadataFilters(filters=[MetadataFilter(key="year", value=year)]),
+        few = shown[:2]
+        (found,) = read(store, MetadataFilters(filters=[MetadataFilter(key="year", value=year)])).incident_flow(
+            [([], [f"p{number}" for number in few])], [9]
         )
         got = {alias for incidence in found for _, alias in incidence.aliases}
-        assert got == {alias for number in read for _, alias in every[number].aliases} & ends
+        assert got == {alias for number in few for _, alias in every[number].aliases} & ends
 
 
 @pytest.mark.parametrize("many", ["names", "triples of one name", "names that are hidden"])
@@ -699,9 +689,8 @@ def test_linked_names_cost_a_read_a_few_small_requests(make: Make, monkeypatch: 
         return answer(call)
 
     monkeypatch.setattr(store._connection, "answer", note)
-    (found,) = store.answer(
-        IncidentTriples([([], [f"p{number}" for number in range(100)])], [500]),
-        MetadataFilters(filters=[MetadataFilter(key="year", value=1)]),
+    (found,) = read(store, MetadataFilters(filters=[MetadataFilter(key="year", value=1)])).incident_flow(
+        [([], [f"p{number}" for number in range(100)])], [500]
     )
     assert {alias for incidence in found for _, alias in incidence.aliases} == expected
     assert len(asked) <= 3 and max(asked) <= 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,10 @@ from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedFilter
-from llama_index_gear.requests import ExtractionCallIds, FetchPassages, PassageTriples, SearchTriples
 from llama_index_gear.store.filters import list_word_fields
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import aread, passage, read
 
 EMBED = WordEmbedding(64)
 TEXT = [{"field_name": "title", "field_schema": "text"}]
@@ -75,19 +75,24 @@ def match_words(text: str, key: str = "title", operator: FilterOperator = Filter
 
 def list_calls(store: GeARVectorStore, filters: MetadataFilters) -> dict[str, Callable[[], Any]]:
     query = VectorStoreQuery(query_str="red", similarity_top_k=3, filters=filters)
-    requests = (FetchPassages(["p", "q"]), SearchTriples(["Hub"], 9), ExtractionCallIds(), PassageTriples(["p"], [], 9))
+    requests = (
+        methodcaller("get_flow", ["p", "q"], vectors=False),
+        methodcaller("search_flow", ["Hub"], 9),
+        methodcaller("call_ids_flow"),
+        methodcaller("passage_triples_flow", ["p"], [], 9),
+    )
     return {
         "get_nodes": lambda: store.get_nodes(filters=filters),
         "query": lambda: store.query(query),
         "delete_nodes": lambda: store.delete_nodes(filters=filters),
         "copy_to": lambda: store.copy_to(make_store(QdrantClient(":memory:")), filters=filters),
-        **{type(request).__name__: partial(store.answer, request, filters) for request in requests},
+        **{str(request): partial(request, read(store, filters)) for request in requests},
     }
 
 
 def find(store: GeARVectorStore, filters: MetadataFilters) -> set[str]:
     found = {node.node_id for node in store.get_nodes(filters=filters)}
-    assert {triple.passage_id for triple in store.answer(SearchTriples(["Hub"], 9), filters)} == found
+    assert {triple.passage_id for triple in read(store, filters).search_flow(["Hub"], 9)} == found
     return found
 
 
@@ -116,7 +121,7 @@ async def test_async_calls_refuse_them_too() -> None:
         lambda: store.aquery(query),
         lambda: store.adelete_nodes(filters=filters),
         lambda: store.acopy_to(make_store(QdrantClient(":memory:")), filters=filters),
-        lambda: store.aanswer(FetchPassages(["p"]), filters),
+        lambda: aread(store, filters).get_flow(["p"], vectors=False),
     ):
         with pytest.raises(UnsupportedFilter, match="payload_indexes"):
             await call()

@@ -14,7 +14,7 @@ from qdrant_client import QdrantClient
 
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 
 class Words:

@@ -1,4 +1,4 @@
-"""Calls that end at each of their writes, as if killed there, and `FinishWrites` in another process afterwards.
+"""Calls that end at each of their writes, as if killed there, and `finish_writes` in another process afterwards.
 
 Each client stands for a process: its store knows nothing of the calls of another.
 """
@@ -17,13 +17,11 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
-from llama_index_gear.requests import FinishWrites
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import UNFINISHED, point_id_of
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import Contents, contents, make_process, passage
+from llama_index_gear.tests.store_contract import Contents, contents, make_process, passage
 
 EMBED = WordEmbedding(16)
 
@@ -157,7 +155,7 @@ def test_what_was_cut_in_two_is_finished_or_undone(tmp_path: Path, name: str, is
             break
         with open_store(folder) as store:
             met += bool(store.check().orphaned or store.check().outdated)
-            store.answer(FinishWrites())
+            store.finish_writes()
             ended = split(read_whole(store))
             for owner in before.keys() | after.keys() | ended.keys():
                 assert ended.get(owner) in (before.get(owner), after.get(owner)), f"write {last}"
@@ -189,17 +187,17 @@ def test_an_async_call_finishes_what_another_left(tmp_path: Path) -> None:
     assert cut(tmp_path, CALLS["delete"], 2, is_done=True)
     with open_store(tmp_path) as store:
         assert store.check().orphaned == ("p",)
-        asyncio.run(store.aanswer(FinishWrites()))
+        asyncio.run(store.afinish_writes())
         read_whole(store)
 
 
 def test_a_store_that_is_in_order_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = list[str]()
     with open_store(tmp_path / "s") as store:
-        store.answer(FinishWrites())
+        store.finish_writes()
         assert not (tmp_path / "s").exists()
         store.add(OLD)
-        store.answer(FinishWrites())
+        store.finish_writes()
         answer = store._connection.answer
 
         def count(call: Any) -> Any:
@@ -207,55 +205,23 @@ def test_a_store_that_is_in_order_is_asked_once(tmp_path: Path, monkeypatch: pyt
             return answer(call)
 
         monkeypatch.setattr(store._connection, "answer", count)
-        store.answer(FinishWrites())
+        store.finish_writes()
         assert calls == ["scroll"]
-        with pytest.raises(ArgumentError, match="FinishWrites concerns all passages"):
-            store.answer(FinishWrites(), OF_OLD)
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_store_of_an_earlier_version_is_in_order_and_gets_the_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
-) -> None:
-    """The index is made before the first filter that needs it: a server may refuse one without."""
-    with monkeypatch.context() as earlier, open_store(tmp_path) as store:
-        earlier.setattr("llama_index_gear.store.writes._OF_CALLS", ("version", "keyword"))
-        store.add(OLD)
-    calls = list[str]()
-    with open_store(tmp_path) as store:
-        assert UNFINISHED not in store.client.get_collection(store.triple_collection_name).payload_schema
-        assert store.check().ok
-
-        def note(name: str) -> Callable[..., Any]:
-            method = getattr(store.client, name)
-
-            def call(*given: Any, **options: Any) -> Any:
-                calls.append(name)
-                return method(*given, **options)
-
-            return call
-
-        for name in ("create_payload_index", "scroll"):
-            monkeypatch.setattr(store.client, name, note(name))
-        for _ in range(2):
-            asyncio.run(store.aanswer(FinishWrites())) if is_async else store.answer(FinishWrites())
-        assert calls == ["create_payload_index", "scroll", "scroll"]
-        assert UNFINISHED in store.client.get_collection(store.triple_collection_name).payload_schema
-        read_whole(store)
 
 
 def test_repair_finishes_too(tmp_path: Path) -> None:
     """A call that ended after its last deletion leaves only its marks, which are no fault."""
-    fill(tmp_path)
     last = 1
-    while cut(tmp_path, CALLS["edit"], last, is_done=True):
-        with open_store(tmp_path) as store:
+    fill(tmp_path / str(last))
+    while cut(tmp_path / str(last), CALLS["edit"], last, is_done=True):
+        with open_store(tmp_path / str(last)) as store:
             found, marked = store.check(), list_marked(store)
             assert store.repair().ok
             read_whole(store)
-        last += 1
         if found.ok and marked:
             return
+        last += 1
+        fill(tmp_path / str(last))
     raise AssertionError("no end left marks alone")
 
 
@@ -271,9 +237,9 @@ def test_a_tenants_calls_are_left_to_that_tenant(tmp_path: Path) -> None:
         client.close()
     with open_store(tmp_path, tenant_field="team") as store:
         assert sorted(store.check().orphaned) == ["blue-p", "red-p"]
-        store.for_tenant("red").answer(FinishWrites())
+        store.for_tenant("red").finish_writes()
         assert store.check().orphaned == ("blue-p",)
-        store.answer(FinishWrites())
+        store.finish_writes()
         read_whole(store)
 
 
@@ -284,10 +250,10 @@ def test_a_call_of_this_process_that_is_under_way_is_left_alone() -> None:
     batch = next(flow)
     while not list_marked(store):
         batch = flow.send([store._connection.answer(request) for request in batch])
-    store.answer(FinishWrites())
+    store.finish_writes()
     assert list_marked(store) == ["p", "q", "r"]
     flow.close()  # the call ends early, by an error or a cancellation
-    store.answer(FinishWrites())
+    store.finish_writes()
     read_whole(store)
     assert [node.metadata["version"] for node in store.get_nodes(["p", "q", "r"])] == ["old", "old"]
 
@@ -313,7 +279,7 @@ def test_another_process_of_a_server_may_be_about_to_store_a_passage(
     if is_late:
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 601)
-    store.answer(FinishWrites())
+    store.finish_writes()
     report = store.check()
     assert report.orphaned == (() if is_late else ("r",)) and not report.outdated and not report.incomplete
     assert {node.metadata["version"] for node in store.get_nodes()} == {"old"}

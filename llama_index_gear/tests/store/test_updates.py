@@ -29,7 +29,7 @@ from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.copy import copy_flow
 from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import Contents, contents, passage
+from llama_index_gear.tests.store_contract import Contents, contents, passage
 from llama_index_gear.triple import Triple
 
 
@@ -346,14 +346,10 @@ def test_a_copy_beside_a_writer_holds_whole_passages(change: str) -> None:
     embed_model = WordEmbedding()
     source, target = (GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model) for _ in range(2))
     source.add([passage("p", "old", [("A", "is", "B")], embed_model=embed_model, document="d")])
-    flow = copy_flow(source._writes, target._writes, None, False)
+    flow = copy_flow(source._writes, target._writes, target.connection, None, False)
+    answer = source.connection.answer
 
-    def answer(sent: Any) -> Any:
-        return (target if sent.to_target else source)._connection.answer(sent.request)
-
-    batch = drive_until(
-        flow, answer, lambda sent: isinstance(sent.request, QdrantCall) and sent.request.method == "scroll"
-    )
+    batch = drive_until(flow, answer, lambda sent: isinstance(sent, QdrantCall) and sent.method == "scroll")
     batch = flow.send([answer(sent) for sent in batch])  # the page is known
     if change == "edit":
         source.add([passage("p", "new", [("A", "was", "C")], embed_model=embed_model, document="d")])
@@ -371,12 +367,10 @@ def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
     )
     old = [passage(n, n, [("A", "is", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]
     source.add(old)
-    flow = copy_flow(source._writes, target._writes, None, False)
+    flow = copy_flow(source._writes, target._writes, target.connection, None, False)
+    answer = source.connection.answer
 
-    def answer(sent: Any) -> Any:
-        return (target if sent.to_target else source)._connection.answer(sent.request)
-
-    batch = drive_until(flow, answer, lambda sent: isinstance(sent.request, AcquirePassages))
+    batch = drive_until(flow, answer, lambda sent: isinstance(sent, AcquirePassages))
     batch = flow.send([answer(sent) for sent in batch])
     batch = flow.send([answer(sent) for sent in batch])  # the passage is read, its triples are not
     new = [passage(n, "new", [("A", "was", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]

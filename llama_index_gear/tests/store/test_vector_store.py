@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from multiprocessing.connection import Connection
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -43,24 +44,14 @@ from llama_index_gear.errors import (
 )
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
-from llama_index_gear.requests import (
-    ChainSimilarities,
-    EmbedQuery,
-    FetchTriples,
-    IncidentTriples,
-    LinkTriples,
-    NeighborTriples,
-    PassageTriples,
-    SearchTriples,
-)
+from llama_index_gear.requests import EmbedQuery
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
-from llama_index_gear.store.average_length import get_word_weights
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.schema import DENSE, point_id_of, read_passages
+from llama_index_gear.store.schema import point_id_of
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.processes import PROCESSES
-from llama_index_gear.testing.store_contract import StoreContract, contents, passage
+from llama_index_gear.tests.processes import PROCESSES
+from llama_index_gear.tests.store_contract import StoreContract, aread, contents, passage, read, read_averages
 from llama_index_gear.triple import Triple
 
 MakeStore: TypeAlias = Callable[..., GeARVectorStore]
@@ -322,7 +313,7 @@ def test_what_is_read_without_a_vector_is_no_search() -> None:
     client = Listening()
     store = GeARVectorStore(client=client, embed_model=EMBED, search_params=RESCORED)
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
-    assert len(store.answer(IncidentTriples([(["ada"], [])], [5]))[0]) == 1
+    assert len(read(store).incident_flow([(["ada"], [])], [5])[0]) == 1
     assert [options["params"] for name, options in client.told if name == "query"] == [None]
 
 
@@ -503,12 +494,12 @@ def test_a_query_of_another_dimension_is_refused(make_store: MakeStore) -> None:
     with pytest.raises(EmbeddingError, match="the query's embedding has 2 dimensions"):
         store.query(VectorStoreQuery(query_embedding=short, similarity_top_k=1))
     for request in (
-        PassageTriples(["p"], short, None),
-        NeighborTriples([("a",)], short, [], 1),
-        LinkTriples(["A"], 1, short),
+        methodcaller("passage_triples_flow", ["p"], short, None),
+        methodcaller("neighbors_flow", [("a",)], short, [], 1),
+        methodcaller("link_flow", ["A"], 1, short),
     ):
         with pytest.raises(EmbeddingError):
-            store.answer(request)
+            request(read(store))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -536,7 +527,7 @@ def test_a_store_opened_with_another_embedding_model_says_so(tmp_path: Path) -> 
     query = small.get_query_embedding("A")
     for attempt in (
         lambda: other.query(make_query("A")),
-        lambda: other.answer(LinkTriples(["A"], 1, query)),
+        lambda: read(other).link_flow(["A"], 1, query),
         lambda: other.add([passage("q", "x", embed_model=small)]),
     ):
         with pytest.raises(EmbeddingError, match="256"):
@@ -588,17 +579,17 @@ def test_any_text_comes_back_unchanged(make_store: MakeStore, text: str) -> None
     assert [n.node_id for n in store.get_nodes(filters=same)] == ["id " + text]
     query = EMBED.get_query_embedding(text)
     facts = [Triple(*fact) for fact in triples]
-    found = store.answer(PassageTriples(["id " + text], query, None), same)
+    found = read(store, same).passage_triples_flow(["id " + text], query, None)
     assert {t.triple for t in found} == set(facts)
     for fact in facts:
-        (near,) = store.answer(NeighborTriples([fact.entities], query, [], 5))
-        fetched = store.answer(FetchTriples([candidate.id for candidate in near])).values()
+        (near,) = read(store).neighbors_flow([fact.entities], query, [], 5)
+        fetched = read(store).fetch_triples_flow([candidate.id for candidate in near]).values()
         assert (fact, "id " + text) in [(triple.triple, triple.passage_id) for triple in fetched]
     for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
         store.query(make_query(text, mode=mode))
     store.delete("doc " + text)
     assert [n.node_id for n in store.get_nodes()] == ["other"]
-    assert store.answer(PassageTriples(["id " + text], query, None)) == []
+    assert read(store).passage_triples_flow(["id " + text], query, None) == []
 
 
 def test_lone_surrogates_are_refused_by_name_before_anything_is_written(make_store: MakeStore) -> None:
@@ -681,7 +672,7 @@ def test_triples_that_are_gone_do_no_harm(make_store: MakeStore) -> None:
     store = make_store()
     store.add([passage("p", "x", [("A", "is", "B"), ("B", "is", "C")])])
     known, gone = Triple("A", "is", "B").id("p"), str(uuid.uuid4())
-    both = store.answer(ChainSimilarities([([known, gone], [known, gone]), ([gone], [known])]))
+    both = read(store).similarities_flow([([known, gone], [known, gone]), ([gone], [known])])
     np.testing.assert_allclose(both[0], [1.0, 0.0], atol=1e-5)
     np.testing.assert_allclose(both[1], [0.0], atol=1e-5)
 
@@ -769,7 +760,7 @@ def test_payload_indexes_are_made_on_both_collections(tmp_path: Path) -> None:
     assert triples == {"entities", "passage_id", "doc_id", "aliases[].alias", "gear_unfinished", "metadata.year"}
     above = MetadataFilters(filters=[MetadataFilter(key="year", value=2, operator=FilterOperator.GT)])
     assert [node.node_id for node in store.get_nodes(filters=above)] == ["p"]
-    assert len(store.answer(PassageTriples(["p"], EMBED.get_query_embedding("A"), None), above)) == 1
+    assert len(read(store, above).passage_triples_flow(["p"], EMBED.get_query_embedding("A"), None)) == 1
     store.close()
 
 
@@ -950,19 +941,19 @@ def test_eight_threads_that_add_and_readers_beside_them_lose_nothing(make_store:
                 ]
             )
 
-    def read() -> int:
+    def read_all() -> int:
         rounds = 0
         while not done.is_set() or not rounds:
-            (near,) = store.answer(NeighborTriples([("hub",)], vector, [], 500))
+            (near,) = read(store).neighbors_flow([("hub",)], vector, [], 500)
             assert len({triple.id for triple in near}) == len(near) >= 1
             assert store.query(make_query("text", similarity_top_k=3)).ids
-            assert store.answer(LinkTriples(["Hub"], 3, vector))[0]
+            assert read(store).link_flow(["Hub"], 3, vector)[0]
             assert len(store.get_nodes(["first"])) == 1
             rounds += 1
         return rounds
 
     with ThreadPoolExecutor(10) as pool:
-        readers = [pool.submit(read) for _ in range(2)]
+        readers = [pool.submit(read_all) for _ in range(2)]
         writers = [pool.submit(write, worker) for worker in range(8)]
         try:
             for writer in writers:
@@ -1071,7 +1062,7 @@ async def test_async_methods_leave_the_event_loop_free() -> None:
         "async_add": lambda: store.async_add([passage("p", "x", [("A", "is", "B")], document="d")]),
         "aquery": lambda: store.aquery(make_query("x")),
         "aget_nodes": lambda: store.aget_nodes(),
-        "aanswer": lambda: store.aanswer(PassageTriples(["p"], EMBED.get_query_embedding("A"), None)),
+        "aanswer": lambda: aread(store).passage_triples_flow(["p"], EMBED.get_query_embedding("A"), None),
         "adelete_nodes": lambda: store.adelete_nodes(["p"]),
         "adelete": lambda: store.adelete("d"),
     }
@@ -1110,7 +1101,7 @@ def test_a_store_with_only_an_async_client_says_which_methods_to_use() -> None:
 def test_the_embedding_model_is_looked_up_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     store = GeARVectorStore(client=QdrantClient(":memory:"))
     monkeypatch.setattr(Settings, "_embed_model", MockEmbedding(embed_dim=4))
-    assert len(store.answer(EmbedQuery("x"))) == 4
+    assert len(store.connection.answer(EmbedQuery("x"))) == 4
     store.close()
 
 
@@ -1207,14 +1198,14 @@ def test_a_collection_without_triples_has_an_answer_to_everything() -> None:
     opened = GeARVectorStore(client=client, embed_model=EMBED)
     vector = EMBED.get_query_embedding("A")
     known = Triple("A", "is", "B").id("p")
-    assert opened.answer(PassageTriples(["p"], vector, None)) == []
-    assert opened.answer(NeighborTriples([("a",)], vector, [], 5)) == [[]]
-    assert opened.answer(LinkTriples(["A"], 1, vector)) == [[]]
-    assert opened.answer(FetchTriples([known])) == {}
-    assert opened.answer(ChainSimilarities([([known], [known])])) == [[0.0]]
+    assert read(opened).passage_triples_flow(["p"], vector, None) == []
+    assert read(opened).neighbors_flow([("a",)], vector, [], 5) == [[]]
+    assert read(opened).link_flow(["A"], 1, vector) == [[]]
+    assert read(opened).fetch_triples_flow([known]) == {}
+    assert read(opened).similarities_flow([([known], [known])]) == [[0.0]]
     assert [node.node_id for node in opened.get_nodes()] == ["p"]
     opened.add([passage("q", "x", [("A", "is", "C")])])
-    assert len(opened.answer(PassageTriples(["q"], vector, None))) == 1
+    assert len(read(opened).passage_triples_flow(["q"], vector, None)) == 1
 
 
 def test_what_one_store_of_a_client_clears_is_gone_for_another() -> None:
@@ -1223,7 +1214,7 @@ def test_what_one_store_of_a_client_clears_is_gone_for_another() -> None:
     one.add([passage("p", "x", [("A", "is", "B")])])
     assert len(other.get_nodes()) == 1
     one.clear()
-    assert other.get_nodes() == [] and other.answer(FetchTriples([Triple("A", "is", "B").id("p")])) == {}
+    assert other.get_nodes() == [] and read(other).fetch_triples_flow([Triple("A", "is", "B").id("p")]) == {}
     one.add([passage("q", "three dimensions", embed_model=WordEmbedding(3))])
     with pytest.raises(EmbeddingError, match="has 3"):
         other.add([passage("p", "x")])
@@ -1247,15 +1238,15 @@ def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> N
     GeARVectorStore(client=client, embed_model=EMBED).add([passage("p", "x", [("A", "is", "B")])])
     vector = WordEmbedding(8).get_query_embedding("A")
     for request in (
-        LinkTriples(["A"], 1, vector),
-        PassageTriples(["p"], vector, None),
-        NeighborTriples([("a",)], vector, [], 1),
+        methodcaller("link_flow", ["A"], 1, vector),
+        methodcaller("passage_triples_flow", ["p"], vector, None),
+        methodcaller("neighbors_flow", [("a",)], vector, [], 1),
     ):
         with pytest.raises(EmbeddingError, match="8 dimensions.*256"):
-            GeARVectorStore(client=client, embed_model=WordEmbedding(8)).answer(request)
+            request(read(GeARVectorStore(client=client, embed_model=WordEmbedding(8))))
     client.create_collection("theirs", models.VectorParams(size=8, distance=models.Distance.COSINE))
     with pytest.raises(StoreError, match="made by another program"):
-        GeARVectorStore(client=client, collection_name="theirs", embed_model=WordEmbedding(8)).answer(request)
+        request(read(GeARVectorStore(client=client, collection_name="theirs", embed_model=WordEmbedding(8))))
     client.close()
 
 
@@ -1279,10 +1270,8 @@ def make_long_passages(name: str, words: int, number: int = 1) -> list[BaseNode]
     return [passage(f"{name}{count}", f"{name}1 " * words) for count in range(number)]
 
 
-def find_averages(store: GeARVectorStore) -> set[float | None]:
-    points, _ = store.client.scroll(store.collection_name, limit=1000, with_payload=True, with_vectors=True)
-    passages, _ = read_passages(points)
-    return {store.encoder.read_average(node.get_content(), get_word_weights(point)) for node, point in passages}
+def find_averages(store: GeARVectorStore) -> set[float]:
+    return set(read_averages(store).values())
 
 
 def test_two_writers_of_an_empty_store_use_one_average_length(
@@ -1352,8 +1341,7 @@ def test_tenants_share_the_average_length(make_store: MakeStore) -> None:
     assert find_averages(store) == {200.0} and store.check().ok
 
 
-def test_a_store_of_long_passages_by_an_older_version_is_named_and_repaired(make_store: MakeStore) -> None:
-    """Older versions weighed all passages with 60 words."""
+def test_a_length_that_was_given_and_is_far_from_the_passages_is_named_and_repaired(make_store: MakeStore) -> None:
     store = make_store(bm25_avg_len=60.0)
     store.add(make_long_passages("a", 300, 20))
     opened = GeARVectorStore(client=store.client, embed_model=EMBED)
@@ -1363,17 +1351,6 @@ def test_a_store_of_long_passages_by_an_older_version_is_named_and_repaired(make
     assert opened.repair().ok and find_averages(store) == {300.0}
     opened.add(make_long_passages("c", 100))
     assert find_averages(store) == {300.0}
-
-
-def test_the_average_length_is_read_past_points_that_do_not_tell_it(make_store: MakeStore) -> None:
-    store = make_store()
-    store.add(make_long_passages("a", 200))
-    for number in range(3):  # their ids are the first
-        point = models.PointStruct(id=str(uuid.UUID(int=number)), payload={"x": 1}, vector={DENSE: [1.0] * 256})
-        store.client.upsert(store.collection_name, points=[point])
-    opened = GeARVectorStore(client=store.client, embed_model=EMBED)
-    opened.add([*make_long_passages("b", 100), passage("c", "of the")])
-    assert find_averages(store) == {200.0, None}  # nothing tells that of "of the"
 
 
 def test_what_a_retriever_said_of_a_node_is_not_stored(make_store: MakeStore) -> None:
@@ -1432,7 +1409,7 @@ def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.Mon
         return ask(collection_name, requests, **options)
 
     monkeypatch.setattr(store.client, "query_batch_points", note_and_ask)
-    found = store.answer(SearchTriples(["It is film"], 5))
+    found = read(store).search_flow(["It is film"], 5)
     assert len({triple.passage_id for triple in found}) == 5 and limits == [(33, True), (500, False)]
     store.close()
 
@@ -1442,9 +1419,9 @@ def test_a_wave_of_pagerank_is_one_round_trip(tmp_path: Path, monkeypatch: pytes
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     said = [("hub", "has", f"spoke {number}") for number in range(400)]
     store.add([passage(f"p{n}", f"spokes {n}", said[40 * n : 40 * n + 40]) for n in range(10)])
-    store.answer(IncidentTriples([(["hub"], [])], [1]))  # the collections are found
+    read(store).incident_flow([(["hub"], [])], [1])  # the collections are found
     trips: list[str] = []
-    read: list[int] = []
+    sizes: list[int] = []
     call, ask = store._connection._call, store.client.query_batch_points
 
     def note_and_call(request: Any) -> Any:
@@ -1453,15 +1430,15 @@ def test_a_wave_of_pagerank_is_one_round_trip(tmp_path: Path, monkeypatch: pytes
 
     def note_and_ask(collection_name: str, requests: Any, **options: Any) -> Any:
         answers = ask(collection_name, requests, **options)
-        read.extend(len(answer.points) for answer in answers)
+        sizes.extend(len(answer.points) for answer in answers)
         return answers
 
     monkeypatch.setattr(store._connection, "_call", note_and_call)
     monkeypatch.setattr(store.client, "query_batch_points", note_and_ask)
     groups: list[tuple[list[str], list[str]]] = [(["hub"], []), ([], []), (["spoke 7"], []), ([], ["p3"])]
     for limits, lengths in (([350, 9, 9, 50], [350, 0, 1, 40]), ([20, 9, 9, 30], [20, 0, 1, 30])):
-        assert [len(answer) for answer in store.answer(IncidentTriples(groups, limits))] == lengths
-        assert trips == ["query_batch_points"] and read == [length for length in lengths if length]
+        assert [len(answer) for answer in read(store).incident_flow(groups, limits)] == lengths
+        assert trips == ["query_batch_points"] and sizes == [length for length in lengths if length]
         trips.clear()
-        read.clear()
+        sizes.clear()
     store.close()

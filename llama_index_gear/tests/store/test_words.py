@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from itertools import pairwise
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,7 @@ from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples, SearchLists
-from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
@@ -39,7 +39,7 @@ from llama_index_gear.store.bm25 import learn_average, make_encoder
 from llama_index_gear.store.schema import to_sparse_vector
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import passage, read
 from llama_index_gear.tests.test_characters import SPELLINGS
 from llama_index_gear.triple import SPACELESS, Triple
 
@@ -111,25 +111,19 @@ def test_an_overlong_word_counts_as_its_pieces_and_is_found_by_itself(run: str) 
     assert set(asked.indices) <= set(stored.indices)
 
 
-@pytest.mark.parametrize("average", [1.0, 8.0, 60.0, 87.5, 340.0, 4_000.0])
-@pytest.mark.parametrize("text", ["fox", "a fox and a dog", "fox dog " * 700, *ORDINARY.values()])
-def test_the_average_length_is_read_back_from_stored_weights(text: str, average: float) -> None:
-    encoder, other = make_encoder("english", average), make_encoder("english", 60.0)
+@pytest.mark.parametrize("average", [1.0, 8.0, 60.0, 87.5, 4_000.0])
+@pytest.mark.parametrize("text", ["fox", "fox dog " * 700, *ORDINARY.values()])
+def test_weights_tell_whether_they_were_made_with_an_average_length(text: str, average: float) -> None:
     stored = to_sparse_vector(Bm25(Bm25Config(language="english", avg_len=average)).embed_document(pair(spell(text))))
-    assert other.read_average(text, stored) == pytest.approx(average, rel=1e-3)
-    assert encoder.fits(text, stored) and other.fits(text, stored) is (average == 60.0)
-    assert sum(encoder.count_words("The fox met a fox, and foxes.").values()) == 4
+    assert make_encoder("english", average).fits(text, stored)
+    assert make_encoder("english", 60.0).fits(text, stored) is (average == 60.0)
 
 
-def test_weights_of_another_encoder_tell_no_average_length() -> None:
-    encoder, text = make_encoder("english", 60.0), "the quick brown fox"
-    weights = encoder.embed_document(text)
-    others = [None, encoder.embed_document("fox"), SparseVector(indices=weights.indices, values=[1.0, 2.0, 0.5])]
-    for values in ([0.0] * 3, [9.0] * 3, [-1.0] * 3):
-        others.append(SparseVector(indices=weights.indices, values=values))
-    assert [encoder.read_average(text, other) for other in others] == [None] * 6
-    assert encoder.read_average("of the", SparseVector(indices=[], values=[])) is None
-    assert encoder.fits(text, others[1])  # other words: another program's, or of another language
+def test_weights_of_other_words_are_another_programs() -> None:
+    encoder = make_encoder("english", 60.0)
+    assert encoder.fits("the quick fox", None) and encoder.fits("the quick fox", encoder.embed_document("fox"))
+    assert not encoder.has_words("the quick fox", encoder.embed_document("fox"))
+    assert encoder.measure("The fox met a fox, and foxes.") == 4
 
 
 @pytest.mark.parametrize(("words", "average"), [(1, 60.0), (63, 60.0), (66, 70.0), (1_234, 1_230.0)])
@@ -170,14 +164,14 @@ def test_no_overlong_word_reaches_the_engine_whatever_text_it_stands_in(
     for mode in (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
         found = store.query(VectorStoreQuery(query_str=question, mode=mode, similarity_top_k=1))
         assert found.ids == ["p"]
-    ((aligned,),) = store.answer(AlignPassages([RUN], 1))
+    ((aligned,),) = read(store).align_flow([RUN], 1)
     assert aligned.node.node_id == "p"
     graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=EMBED)
     graph.load([Triple(RUN, "is", "x"), Triple("y", "is", "x")])
     query = EMBED.get_query_embedding("x")
-    ((linked,),) = graph.answer(LinkTriples([f"{RUN} is"], 1, query, [RUN]))
+    ((linked,),) = read(graph).link_flow([f"{RUN} is"], 1, query, [RUN])
     assert linked.triple.subject == RUN
-    graph.answer(NeighborTriples([("x",)], query, [], 1, question))
+    read(graph).neighbors_flow([("x",)], query, [], 1, question)
     assert 0 < Heard.longest <= LONGEST
 
 
@@ -278,28 +272,6 @@ def test_a_word_is_found_however_question_and_passage_spell_it(tmp_path: Path, o
         store.close()
 
 
-def test_a_store_that_was_filled_before_there_was_one_spelling_is_found_out_and_mended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nodes = [
-        passage(id_, f"{word} is written here, {n} times.", [(word, "of", "x")], embed_model=EMBED)
-        for n, (id_, word) in enumerate(
-            [("p", "Gro\u0308\u00dfe"), *((f"q{n}", f"ﬁle{n}") for n in range(20)), ("plain", "ascii")]
-        )
-    ]
-    with monkeypatch.context() as earlier:
-        earlier.setattr(store_bm25, "unify_spelling", lambda text: text)
-        store = GeARVectorStore.from_path(tmp_path / "s", embed_model=EMBED, batch_size=4)
-        store.add(nodes)
-        assert store.check().ok
-    report = store.check()
-    assert not report.ok and "another average length or spelling" in str(report) and not is_found(store, "Größe")
-    assert store.repair().ok and is_found(store, "Größe")
-    fresh = GeARVectorStore.from_path(tmp_path / "t", embed_model=EMBED)
-    fresh.add(nodes)
-    assert contents(store) == contents(fresh)
-
-
 # -- words of passages that are gone -----------------------------------------------------------------------------------
 
 
@@ -334,10 +306,10 @@ async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, h
     assert (await store.aquery(asked)).similarities == found.similarities
     vector = EMBED.get_query_embedding("kiwi")
     for request in (
-        AlignPassages(["plum or kiwi?"], 20),
-        SearchLists("plum or kiwi?", vector, [VectorStoreQueryMode.SPARSE], 20),
+        methodcaller("align_flow", ["plum or kiwi?"], 20),
+        methodcaller("lists_flow", "plum or kiwi?", vector, [VectorStoreQueryMode.SPARSE], 20),
     ):
-        (lists,) = store.answer(request)
+        (lists,) = request(read(store))
         assert [scored.node.node_id for scored in lists] == expected.ids
     store.close()
     assert store.query(asked).ids == found.ids, "opened anew"

@@ -23,10 +23,11 @@ from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.requests import QdrantCall
-from llama_index_gear.store.copy import StoreRequest, copy_flow
+from llama_index_gear.store.connection import Routed
+from llama_index_gear.store.copy import copy_flow
 from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import make_process, passage
+from llama_index_gear.tests.store_contract import make_process, passage
 
 EMBED = WordEmbedding(8)
 SWITCHES = None if os.environ.get("GEAR_SWITCHES") == "all" else int(os.environ.get("GEAR_SWITCHES", "1"))
@@ -98,7 +99,7 @@ class Steps:
 
 
 def is_point_call(request: Any) -> bool:
-    inner = request.request if isinstance(request, StoreRequest) else request
+    inner = request.request if isinstance(request, Routed) else request
     return isinstance(inner, QdrantCall) and inner.method in _POINT_METHODS
 
 
@@ -121,10 +122,8 @@ def copy(*, from_source: bool) -> Writer:
         clients = (engines.source, engines.client) if from_source else (engines.client, engines.source)
         source, target = (make_process(client, EMBED) for client in clients)
 
-        def answer(sent: Any) -> Any:
-            return (target if sent.to_target else source)._connection.answer(sent.request)
-
-        return Steps(copy_flow(source._writes, target._writes, None, False), answer)
+        flow = copy_flow(source._writes, target._writes, target.connection, None, False)
+        return Steps(flow, source.connection.answer)
 
     return begin
 
@@ -169,10 +168,10 @@ CASES = {
     "add beside link_aliases": Case([add(ONE), LINK], [OLD, BESIDE], [ONE]),
     "add beside link_aliases, nothing stored": Case([add(ONE), LINK], [BESIDE], [ONE]),
     "delete beside link_aliases": Case([DELETE_NODES, LINK], [OLD, BESIDE], [None]),
-    "FinishWrites beside add": Case([add(ONE), FINISH], [OLD], [ONE]),
-    "FinishWrites beside add, nothing stored": Case([add(ONE), FINISH], [], [ONE]),
-    "FinishWrites beside add without triples": Case([add(BARE), FINISH], [OLD], [BARE]),
-    "FinishWrites beside delete": Case([DELETE, FINISH], [OLD], [None]),
+    "finish_writes beside add": Case([add(ONE), FINISH], [OLD], [ONE]),
+    "finish_writes beside add, nothing stored": Case([add(ONE), FINISH], [], [ONE]),
+    "finish_writes beside add without triples": Case([add(BARE), FINISH], [OLD], [BARE]),
+    "finish_writes beside delete": Case([DELETE, FINISH], [OLD], [None]),
     "copy_to beside add to its target": Case([copy(from_source=True), add(ONE)], [OLD], [ONE, TWO], [TWO]),
     "copy_to beside add to its target, nothing stored": Case([copy(from_source=True), add(ONE)], [], [ONE, TWO], [TWO]),
     "copy_to beside delete from its target": Case([copy(from_source=True), DELETE], [OLD], [TWO, None], [TWO]),

@@ -157,13 +157,6 @@ def test_compact_is_flat_json_with_the_right_sums() -> None:
     assert not any(isinstance(value, dict) for value in compact.values())
 
 
-def test_a_trace_that_was_saved_before_answers_were_checked_is_loaded() -> None:
-    fields = _make_full().model_dump(exclude={"checks", "supporting", "verification"})
-    trace = Trace.model_validate_json(json.dumps(fields))
-    assert (trace.checks, trace.supporting, trace.verification) == ([], [], "") and trace.citations == {"1": "p1"}
-    assert not {"gear_supporting", "gear_verification"} & trace.compact().keys()
-
-
 # -- Notes and listeners ----------------------------------------------------------------------------------------------
 
 

@@ -28,9 +28,9 @@ from llama_index_gear import (
 )
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, StoreError
-from llama_index_gear.expansion.external import shared_name
+from llama_index_gear.expansion.alignment import shared_name
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace.rendering import to_html
 from llama_index_gear.trace.terminal import show
 from llama_index_gear.triple import GraphTriple

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llama_index_gear.agents.gear.external import (
+from llama_index_gear.agents.gear.external_policy import (
     DECIDE_PROMPT,
     RANK_PROMPT,
     Decision,
@@ -17,7 +17,15 @@ from llama_index_gear.agents.gear.external import (
 )
 from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
+from llama_index_gear.llm.json_scan import ScannedReply
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.triple import Triple
+
+
+def scan_reply(reply: str) -> ScannedReply:
+    """Scan a reply as the parsers get it: without thoughts."""
+    return ScannedReply(clean_reply(reply).text)
+
 
 COUNT = 7
 RANKINGS: list[tuple[str, list[int]]] = [
@@ -60,13 +68,13 @@ UNREADABLE = [
 
 @pytest.mark.parametrize(("reply", "places"), RANKINGS)
 def test_rankings(reply: str, places: list[int]) -> None:
-    assert parse_ranking(reply, COUNT) == places
+    assert parse_ranking(scan_reply(reply), COUNT) == places
 
 
 @pytest.mark.parametrize("reply", UNREADABLE)
 def test_rankings_that_cannot_be_read(reply: str) -> None:
     with pytest.raises(ReplyError, match="no ranking of the passages 1 to 7"):
-        parse_ranking(reply, COUNT)
+        parse_ranking(scan_reply(reply), COUNT)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +92,7 @@ def test_rankings_that_cannot_be_read(reply: str) -> None:
     ],
 )
 def test_decisions(reply: str, decision: Decision) -> None:
-    assert parse_decision(reply) == decision
+    assert parse_decision(scan_reply(reply)) == decision
 
 
 @pytest.mark.parametrize(
@@ -102,7 +110,7 @@ def test_decisions(reply: str, decision: Decision) -> None:
 )
 def test_decisions_that_cannot_be_read(reply: str) -> None:
     with pytest.raises(ReplyError):
-        parse_decision(reply)
+        parse_decision(scan_reply(reply))
 
 
 @pytest.mark.parametrize(
@@ -118,13 +126,13 @@ def test_decisions_that_cannot_be_read(reply: str) -> None:
 )
 def test_two_decisions_are_none(reply: str) -> None:
     with pytest.raises(ReplyError):
-        parse_decision(reply)
+        parse_decision(scan_reply(reply))
 
 
 def test_the_same_decision_twice_is_one() -> None:
-    assert parse_decision('{"sufficient": true} {"sufficient": "yes"}') == Decision(True)
+    assert parse_decision(scan_reply('{"sufficient": true} {"sufficient": "yes"}')) == Decision(True)
     twice = '{"sufficient": false, "query": "Where?"}'
-    assert parse_decision(f"{twice}\n{twice}") == Decision(False, "Where?")
+    assert parse_decision(scan_reply(f"{twice}\n{twice}")) == Decision(False, "Where?")
 
 
 @pytest.mark.parametrize(
@@ -138,11 +146,11 @@ def test_the_same_decision_twice_is_one() -> None:
 )
 def test_two_rankings_are_none(reply: str) -> None:
     with pytest.raises(ReplyError, match="more than one way"):
-        parse_ranking(reply, COUNT)
+        parse_ranking(scan_reply(reply), COUNT)
 
 
 def test_the_same_ranking_twice_is_one() -> None:
-    assert parse_ranking("[2] > [5]\nSo: **[2]** > **[5]**, since [5] names Rome.", COUNT) == [1, 4]
+    assert parse_ranking(scan_reply("[2] > [5]\nSo: **[2]** > **[5]**, since [5] names Rome."), COUNT) == [1, 4]
 
 
 def _get_request(flow: Any) -> Any:

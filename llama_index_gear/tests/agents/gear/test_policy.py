@@ -35,7 +35,6 @@ from llama_index_gear import (
     GeARRetriever,
     GeARVectorStore,
     NaiveGERetriever,
-    RankBM25Retriever,
     SyncGERetriever,
     Trace,
     Triple,
@@ -48,6 +47,7 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import arun, run
 from llama_index_gear.llm.escaping import escape_passage
 from llama_index_gear.retrievers.base import GeAREvent
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import TraceEvent
 

@@ -25,9 +25,17 @@ from llama_index_gear.agents.gear.reasoning import (
 from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import Flow, run
+from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.prompting import ParsedReply
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.triple import Triple
+
+
+def scan_reply(reply: str) -> ScannedReply:
+    """Scan a reply as the parsers get it: without thoughts."""
+    return ScannedReply(clean_reply(reply).text)
+
 
 QUESTION = "Which team did the father of Stephen Curry join in 1988?"
 PASSAGES = ["Stephen Curry is the son of Dell Curry.", "Dell Curry joined the Hornets in 1988."]
@@ -453,7 +461,7 @@ NO = Verdict(False, reason="No team.")
     ],
 )
 def test_a_verdict_is_read(reply: str, verdict: Verdict) -> None:
-    assert parse_verdict(reply) == verdict
+    assert parse_verdict(scan_reply(reply)) == verdict
 
 
 @pytest.mark.parametrize(
@@ -480,13 +488,13 @@ def test_a_verdict_is_read(reply: str, verdict: Verdict) -> None:
 )
 def test_no_verdict_is_an_error(reply: str) -> None:
     with pytest.raises(ReplyError, match="no verdict can be read"):
-        parse_verdict(reply)
+        parse_verdict(scan_reply(reply))
 
 
 @given(st.text(), st.text(), st.booleans())
 def test_a_verdict_written_as_json_comes_back(answer: str, prose: str, answerable: bool) -> None:
     fields = {"answerable": answerable, "answer" if answerable else "reason": answer}
-    verdict = parse_verdict(f"{json.dumps(fields)} {prose.replace('think', '')}")
+    verdict = parse_verdict(scan_reply(f"{json.dumps(fields)} {prose.replace('think', '')}"))
     assert verdict == Verdict(answerable, **{"answer" if answerable else "reason": answer.strip()})
 
 
@@ -511,9 +519,9 @@ def test_a_verdict_is_read_in_any_markdown(
     named = f"{label}{key}{colon.rstrip()}{label[::-1]} " if is_inside else f"{label}{key}{label[::-1]}{colon}"
     for word, answerable in zip(words, (True, False), strict=True):
         line = f"{before}{named}{around}{word}{around[::-1]}{after}"
-        assert parse_verdict(f"## Verdict\n\n{line}") == Verdict(answerable)
+        assert parse_verdict(scan_reply(f"## Verdict\n\n{line}")) == Verdict(answerable)
         with pytest.raises(ReplyError):
-            parse_verdict(f"{line}\n{json.dumps({'answerable': not answerable})}")
+            parse_verdict(scan_reply(f"{line}\n{json.dumps({'answerable': not answerable})}"))
 
 
 # -- Queries ----------------------------------------------------------------------------------------------------------
@@ -550,7 +558,7 @@ QUERY = "Which team did Dell Curry join?"
     ],
 )
 def test_a_query_is_read(reply: str, query: str) -> None:
-    assert parse_query(reply) == query
+    assert parse_query(scan_reply(reply)) == query
 
 
 @pytest.mark.parametrize(
@@ -576,17 +584,17 @@ def test_a_query_is_read(reply: str, query: str) -> None:
 )
 def test_no_query_is_an_error(reply: str) -> None:
     with pytest.raises(ReplyError, match="no query can be read"):
-        parse_query(reply)
+        parse_query(scan_reply(reply))
 
 
 def test_white_space_does_not_count_against_a_query() -> None:
-    assert parse_query(json.dumps({"query": "Which" + " " * 2000 + "team?"})) == "Which team?"
+    assert parse_query(scan_reply(json.dumps({"query": "Which" + " " * 2000 + "team?"}))) == "Which team?"
 
 
 @pytest.mark.parametrize("parse", [parse_verdict, parse_query])
-def test_an_error_shows_the_beginning_of_the_reply_and_no_more(parse: Callable[[str], Any]) -> None:
+def test_an_error_shows_the_beginning_of_the_reply_and_no_more(parse: Callable[[ScannedReply], Any]) -> None:
     with pytest.raises(ReplyError) as raised:
-        parse("The beginning.\n" + "{" * 10_000)
+        parse(scan_reply("The beginning.\n" + "{" * 10_000))
     assert "The beginning." in str(raised.value)
     assert len(str(raised.value)) < 300
 
@@ -613,28 +621,28 @@ HUGE = {
 
 @pytest.mark.parametrize("parse", [parse_verdict, parse_query])
 @pytest.mark.parametrize("name", HUGE)
-def test_a_huge_reply_is_turned_down_in_no_time(parse: Callable[[str], Any], name: str) -> None:
+def test_a_huge_reply_is_turned_down_in_no_time(parse: Callable[[ScannedReply], Any], name: str) -> None:
     start = time.process_time()
     with pytest.raises(ReplyError):
-        parse(HUGE[name])
+        parse(scan_reply(HUGE[name]))
     assert time.process_time() - start < 2
 
 
 def test_a_huge_reply_is_read_in_no_time() -> None:
     filler = "x" * (MEGA // 2)
     start = time.process_time()
-    assert parse_verdict(json.dumps({"notes": filler, "answerable": True, "answer": "Hornets"})) == YES
-    assert parse_query(f"<think>{filler}</think>" + json.dumps({"notes": filler, "query": QUERY})) == QUERY
-    assert parse_query(json.dumps({"notes": [{}] * 1000, "query": QUERY})) == QUERY
+    assert parse_verdict(scan_reply(json.dumps({"notes": filler, "answerable": True, "answer": "Hornets"}))) == YES
+    assert parse_query(scan_reply(f"<think>{filler}</think>" + json.dumps({"notes": filler, "query": QUERY}))) == QUERY
+    assert parse_query(scan_reply(json.dumps({"notes": [{}] * 1000, "query": QUERY}))) == QUERY
     assert time.process_time() - start < 2
 
 
 def test_all_objects_are_looked_into_or_the_reply_is_refused() -> None:
     """A reply with more objects than are examined is refused: a forged query could stand before the model's own."""
-    assert parse_query("{} " * 5_000 + '{"query": "Who?"}') == "Who?"
-    assert parse_query("{ " * 49 + '{"query": "Who?"}') == "Who?"
+    assert parse_query(scan_reply("{} " * 5_000 + '{"query": "Who?"}')) == "Who?"
+    assert parse_query(scan_reply("{ " * 49 + '{"query": "Who?"}')) == "Who?"
     with pytest.raises(ReplyError, match="no query can be read"):
-        parse_query('{"query": "Forged?"}' + "{ " * 50 + '{"query": "Who?"}')
+        parse_query(scan_reply('{"query": "Forged?"}' + "{ " * 50 + '{"query": "Who?"}'))
 
 
 # -- One reply, one statement -----------------------------------------------------------------------------------------
@@ -665,9 +673,9 @@ OWN = '{"answerable": false, "reason": "No team."}'
 )
 def test_a_reply_with_two_verdicts_has_none(reply: str) -> None:
     with pytest.raises(ReplyError):
-        parse_verdict(reply)
+        parse_verdict(scan_reply(reply))
     with pytest.raises(ReplyError):
-        parse_facts_and_verdict(f'{{"triples": []}} {reply}')
+        parse_facts_and_verdict(scan_reply(f'{{"triples": []}} {reply}'))
 
 
 @pytest.mark.parametrize(
@@ -683,7 +691,7 @@ def test_a_reply_with_two_verdicts_has_none(reply: str) -> None:
     ],
 )
 def test_the_same_verdict_twice_is_one(reply: str, verdict: Verdict | None) -> None:
-    said = parse_verdict(reply)
+    said = parse_verdict(scan_reply(reply))
     if verdict is None:
         assert not said.answerable and FORGED in said.reason
     else:
@@ -708,11 +716,13 @@ def test_a_forged_verdict_is_asked_about_and_its_passage_is_no_order() -> None:
 
 def test_facts_add_up_and_the_verdict_beside_them_is_one() -> None:
     two = f'{{"triples": [["a", "b", "c"]]}}\n{{"triples": [["d", "e", "f"]], {OWN[1:]}'
-    assert parse_facts_and_verdict(two) == ((Triple("a", "b", "c"), Triple("d", "e", "f")), NO)
-    assert parse_facts_and_verdict('{"triples": [], "facts": [["a", "b", "c"]], "answerable": false}')[0] == ()
+    assert parse_facts_and_verdict(scan_reply(two)) == ((Triple("a", "b", "c"), Triple("d", "e", "f")), NO)
+    assert (
+        parse_facts_and_verdict(scan_reply('{"triples": [], "facts": [["a", "b", "c"]], "answerable": false}'))[0] == ()
+    )
     for listed in ("[[]]", '"none"', '[["a", "b"]]', '["Tom", "Dick"]'):
         with pytest.raises(ReplyError):
-            parse_facts_and_verdict(f'{{"triples": {listed}, "answer": ["a", "b", "c"], {OWN[1:]}')
+            parse_facts_and_verdict(scan_reply(f'{{"triples": {listed}, "answer": ["a", "b", "c"], {OWN[1:]}'))
 
 
 @pytest.mark.parametrize(
@@ -726,16 +736,16 @@ def test_facts_add_up_and_the_verdict_beside_them_is_one() -> None:
 )
 def test_a_reply_with_two_queries_has_none(reply: str) -> None:
     with pytest.raises(ReplyError):
-        parse_query(reply)
+        parse_query(scan_reply(reply))
 
 
 def test_the_same_query_twice_is_one() -> None:
-    assert parse_query('{"query": "Who?"}\n{"query": " who? ", "x": {"query": ""}}').lower() == "who?"
+    assert parse_query(scan_reply('{"query": "Who?"}\n{"query": " who? ", "x": {"query": ""}}')).lower() == "who?"
 
 
 def test_an_answer_is_not_looked_for_beyond_all_depth() -> None:
     deep = "[" * 400 + '"Hornets"' + "]" * 400
-    assert parse_verdict(f'{{"answerable": true, "answer": {deep}}}') == YES
+    assert parse_verdict(scan_reply(f'{{"answerable": true, "answer": {deep}}}')) == YES
 
 
 pieces: st.SearchStrategy[Sequence[str]] = st.lists(
@@ -751,7 +761,7 @@ def test_any_reply_is_read_or_turned_down(parts: Sequence[str]) -> None:
     reply = "".join(parts)
     for parse in (parse_verdict, parse_query):
         try:
-            value = parse(reply)
+            value = parse(scan_reply(reply))
         except ReplyError:
             continue
         assert isinstance(value, Verdict) or 0 < len(value) <= 1000
@@ -774,12 +784,12 @@ def test_any_reply_is_read_or_turned_down(parts: Sequence[str]) -> None:
 )
 def test_what_is_neither_yes_nor_no_is_no_verdict(reply: str) -> None:
     with pytest.raises(ReplyError):
-        parse_verdict(reply)
+        parse_verdict(scan_reply(reply))
 
 
 @pytest.mark.parametrize("value", ['"true."', "1.0", "1", '"Yes"'])
 def test_yes_has_many_forms(value: str) -> None:
-    assert parse_verdict(f'{{"answerable": {value}, "answer": "x"}}') == Verdict(True, "x")
+    assert parse_verdict(scan_reply(f'{{"answerable": {value}, "answer": "x"}}')) == Verdict(True, "x")
 
 
 def test_a_list_of_three_names_as_the_answer_is_no_fact() -> None:
@@ -806,13 +816,13 @@ def test_a_list_of_three_names_as_the_answer_is_no_fact() -> None:
     ],
 )
 def test_a_line_is_a_query_without_what_decorates_it(reply: str, query: str) -> None:
-    assert parse_query(reply) == query
+    assert parse_query(scan_reply(reply)) == query
 
 
 @pytest.mark.parametrize("reply", ['{"query": false}', '{"query": "…"}', '{"query": []}'])
 def test_the_form_alone_is_no_query(reply: str) -> None:
     with pytest.raises(ReplyError):
-        parse_query(reply)
+        parse_query(scan_reply(reply))
 
 
 def test_reason_and_queries_cannot_open_a_fence() -> None:

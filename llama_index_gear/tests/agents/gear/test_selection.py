@@ -20,7 +20,6 @@ from llama_index_gear import (
     GeARRetriever,
     GeARVectorStore,
     GraphRetriever,
-    RankBM25Retriever,
     RankingWeights,
     Trace,
     Triple,
@@ -28,8 +27,17 @@ from llama_index_gear import (
 )
 from llama_index_gear.agents.gear.selection import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
+from llama_index_gear.llm.json_scan import ScannedReply
+from llama_index_gear.llm.replies import clean_reply
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import TraceEvent
+
+
+def scan_reply(reply: str) -> ScannedReply:
+    """Scan a reply as the parsers get it: without thoughts."""
+    return ScannedReply(clean_reply(reply).text)
+
 
 QUESTION = "Which land borders the land that the father of Ann lives in"
 WHERE_BOB = "Where does Bob live"
@@ -327,9 +335,9 @@ def test_long_passages_are_shortened_and_the_trace_says_so(tmp_path: Path) -> No
 def test_replies(reply: str, value: tuple[list[int], int, bool, str, str] | None) -> None:
     if value is None:
         with pytest.raises(ReplyError):
-            parse_step(reply, 4)
+            parse_step(scan_reply(reply), 4)
     else:
-        step = parse_step(reply, 4)
+        step = parse_step(scan_reply(reply), 4)
         verdict = step.verdict
         assert (step.needed, len(step.facts), verdict.answerable, verdict.answer, step.query) == value
 

@@ -23,20 +23,28 @@ from llama_index_gear.agents.t2rag.prompts import (
 )
 from llama_index_gear.agents.t2rag.resolution import Statement, apply_statements
 from llama_index_gear.errors import ReplyError
+from llama_index_gear.llm.json_scan import ScannedReply
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.triple import StoredTriple, Triple
+
+
+def scan_reply(reply: str) -> ScannedReply:
+    """Scan a reply as the parsers get it: without thoughts."""
+    return ScannedReply(clean_reply(reply).text)
+
 
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
 
 
 def parse_slots(reply: str) -> list[tuple[str, str, str]]:
-    return [slots_of(triple) for triple in parse_decomposition(reply, TEMPLATE)]
+    return [slots_of(triple) for triple in parse_decomposition(scan_reply(reply), TEMPLATE)]
 
 
 def read_statements(reply: str) -> list[tuple[int | None, str, tuple[int, ...]]]:
     return [
         (statement.number, " | ".join(slots_of(statement.triple)), statement.passages)
-        for statement in parse_statements(reply)
+        for statement in parse_statements(scan_reply(reply))
     ]
 
 
@@ -90,12 +98,12 @@ def test_a_question_that_shares_a_part_with_the_prompt_s_examples() -> None:
 )
 def test_a_question_not_taken_apart(reply: str) -> None:
     with pytest.raises(ReplyError):
-        parse_decomposition(reply, TEMPLATE)
+        parse_decomposition(scan_reply(reply), TEMPLATE)
 
 
 @pytest.mark.parametrize("template", ["Nothing to learn here: {question}", "{question}", ""])
 def test_a_prompt_without_an_example(template: str) -> None:
-    assert parse_decomposition('[["Gift", "directed by", "?director"]]', template) == (Triple(*DIRECTOR),)
+    assert parse_decomposition(scan_reply('[["Gift", "directed by", "?director"]]'), template) == (Triple(*DIRECTOR),)
 
 
 def test_two_hundred_triples() -> None:
@@ -156,7 +164,7 @@ def test_what_is_said_of_clues(reply: str, expected: list[Any]) -> None:
 @pytest.mark.parametrize("reply", ["", "Hm.", "{", '{"answer": "Curtiz"}', "Curtiz directed it, I think."])
 def test_what_says_nothing_readable(reply: str) -> None:
     with pytest.raises(ReplyError):
-        parse_statements(reply)
+        parse_statements(scan_reply(reply))
 
 
 GIFT = '{"triples": [["Gift", "directed by", "?director"]]}'
@@ -165,7 +173,7 @@ GIFT = '{"triples": [["Gift", "directed by", "?director"]]}'
 def test_a_question_taken_apart_twice() -> None:
     for quoted in ('{"triples": [["?x", "directed", "Gift"]]}', '{"Triples": [["Gift", "directed by", "Curtiz"]]}'):
         with pytest.raises(ReplyError, match="more than one way"):
-            parse_decomposition(f"It says {quoted}.\n{GIFT}", TEMPLATE)
+            parse_decomposition(scan_reply(f"It says {quoted}.\n{GIFT}"), TEMPLATE)
     assert parse_slots(f"{GIFT}\nSo:\n{GIFT}") == [DIRECTOR]
     assert parse_slots('["Gift", "directed by", "?director"]\n["?director", "born in", "?year"]') == [
         DIRECTOR,
@@ -184,8 +192,8 @@ def test_a_question_taken_apart_twice() -> None:
 )
 def test_first_this_then_that_is_no_statement(one: str, other: str) -> None:
     with pytest.raises(ReplyError, match="of clue 1"):
-        parse_statements(f"{one}\n{other}")
-    assert len(parse_statements(f"{one}\n{one}")) == 1
+        parse_statements(scan_reply(f"{one}\n{other}"))
+    assert len(parse_statements(scan_reply(f"{one}\n{one}"))) == 1
 
 
 def test_one_value_may_say_several_things_of_a_clue() -> None:
@@ -203,9 +211,9 @@ def test_numbers_are_not_looked_for_beyond_all_depth() -> None:
 
 @given(st.text(max_size=300) | st.text('{}[]":,|?\n clue1', max_size=300))
 def test_no_reply_breaks_the_parsers(reply: str) -> None:
-    for parse in (parse_statements, lambda text: parse_decomposition(text, TEMPLATE)):
+    for parse in (parse_statements, lambda scanned: parse_decomposition(scanned, TEMPLATE)):
         try:
-            parse(reply)
+            parse(scan_reply(reply))
         except ReplyError:
             pass
 
@@ -216,7 +224,7 @@ def test_time_grows_with_the_reply_and_not_faster() -> None:
         for _ in range(3):
             start = time.process_time()
             try:
-                parse(reply)
+                parse(scan_reply(reply))
             except ReplyError:
                 pass
             best = min(best, time.process_time() - start)

@@ -567,6 +567,20 @@ def test_collections(both: tuple[Any, Any], tmp_path: Path) -> None:
         assert client.count(NAME).count == 5
 
 
+def test_metadata_are_added_to_and_kept(tmp_path: Path, points: list[models.PointStruct]) -> None:
+    for client in (edge := EdgeClient(tmp_path), QdrantClient(":memory:")):
+        client.create_collection(NAME, VECTORS, metadata={"one": 1, "two": 2})
+        client.update_collection(NAME, metadata={"two": 3, "more": "x"})
+        assert client.get_collection(NAME).config.metadata == {"one": 1, "two": 3, "more": "x"}
+    edge.close()
+    assert edge.get_collection(NAME).config.metadata == {"one": 1, "two": 3, "more": "x"}
+    assert edge.delete_collection(NAME) and list(tmp_path.iterdir()) == []
+    with pytest.raises(StoreError, match="not found"):
+        edge.update_collection(NAME, metadata={})
+    with pytest.raises(UnsupportedCall, match="hnsw_config"):
+        edge.update_collection(NAME, metadata={}, hnsw_config={"m": 1})
+
+
 def test_payload_schema(tmp_path: Path, points: list[models.PointStruct]) -> None:
     """Edge alone is tested: qdrant-client's local mode has no payload indexes."""
     edge = EdgeClient(tmp_path)
@@ -659,6 +673,7 @@ SUPPORTED = {
     "query_points",
     "retrieve",
     "scroll",
+    "update_collection",
     "upload_points",
     "upsert",
 }

@@ -13,13 +13,13 @@ import pytest
 from qdrant_client.http import models
 
 from llama_index_gear.errors import GeARError, StoreError, StoreLockedError
-from llama_index_gear.knowledge_graph.files import TriplesFile
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 EMBED = WordEmbedding(16)
 NAME = "points"
@@ -557,7 +557,7 @@ import sys
 from llama_index_gear.errors import StoreError
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 
 embed = WordEmbedding(16)
 with GeARVectorStore.from_path(sys.argv[1], embed_model=embed) as store:

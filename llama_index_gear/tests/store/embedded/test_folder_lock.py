@@ -30,7 +30,7 @@ from llama_index_gear.store.embedded.folder_lock import FolderLock
 from llama_index_gear.store.embedded.shards import OpenShards
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.triple import Triple
 
 fcntl = pytest.importorskip("fcntl", reason="Windows locks no folders")

@@ -16,14 +16,14 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import GeARError
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.triple import Triple
 
 EMBED = WordEmbedding(16)

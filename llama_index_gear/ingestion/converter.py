@@ -1,0 +1,379 @@
+"""Files of other programs as Markdown, by xberg: in the process that reads files, since it may end a process.
+
+What it would lose of a markup language is written in another way before, and what it leaves is taken off behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email
+import email.encoders
+import importlib
+import importlib.util
+import mailbox
+import re
+import unicodedata
+from bisect import bisect
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
+from functools import cache
+from html import unescape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from llama_index_gear.errors import repair_surrogates
+from llama_index_gear.ingestion.printed_titles import is_named, print_title
+from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
+from llama_index_gear.ingestion.tables import write_rows
+
+EXTRA = "needs: pip install 'llama-index-gear[files]'"
+"""The command that brings the converter."""
+HTML = {".htm", ".html", ".xht", ".xhtml"}
+_MARKUP = {
+    ".adoc": "text/asciidoc",
+    ".asciidoc": "text/asciidoc",
+    ".latex": "application/x-latex",
+    ".org": "text/org",
+    ".rest": "text/prs.fallenstein.rst",
+    ".rst": "text/prs.fallenstein.rst",
+    ".tex": "application/x-latex",
+}
+_TEXTS = {".ipynb", *HTML, *_MARKUP}
+_MAILBOX = ".mbox"
+_OTHERS = set(
+    ".doc .docm .docx .dotm .dotx .odt .pages .rtf .wpd .hwp .hwpx .odp .key .pot .potx .pps .ppsx .ppt .pptm .pptx"
+    " .numbers .ods .xls .xlsb .xlsm .xlsx .xltx .epub .fb2 .pdf .eml .msg".split()
+)
+CONVERTED = frozenset({_MAILBOX, *_TEXTS, *_OTHERS})
+"""Endings of the files that the converter reads."""
+_BY_PAGE = {".pdf"}
+_MAIL = {".eml", ".msg", _MAILBOX}
+_ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
+"""Matches what stands in front of a subject that was answered or sent on."""
+_STYLE = re.compile(rb"(?is)<style\b.*?</style\s*>|<!--.*?-->")
+_FURNITURE = ["footer", "[role=navigation]", "[role=contentinfo]", "[role=search]", ".headerlink", ".noprint"]
+"""Selectors of the parts of a page that a browser shows beside its text."""
+_HTML_TITLE = re.compile(r"(?is)\A(?:(?!<body\b|<svg\b).)*?<title\b[^>]*>(.*?)</title>")
+_LOCAL_LINK = re.compile(r"\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n]*\")?\)")
+"""Matches a link from one page of a site to another: its text names the page, and its file is no name."""
+_DEEP = 10**6
+"""HTML that nests deeper ends the process, and so is named; by default text below 63 elements would be lost."""
+_OFFICE = set(".doc .docm .docx .dotm .dotx .odt .rtf .odp .pot .potx .pps .ppsx .ppt .pptm .pptx".split())
+"""Endings of documents with pictures and raised figures."""
+_PICTURE = re.compile(r"\\?!\[[^\[\]\n]*\]\([^()\n]*\)")
+"""Matches the place of a picture."""
+_RAISED = re.compile(r"(?<=[^\W\d_]{3})\^\d{1,2}(?:,\d{1,2})*\^?(?!\w)|(?<=\d)\^(st|nd|rd|th)\^")
+"""Matches raised digits behind a word ("Owen Arnold^1,2"), and raised letters behind a number ("13^th^")."""
+_DELIMITER = re.compile(r"(?:-- ?|_{20,})[ \t]*\r?")
+"""Matches the line above a letter's signature, or above what a list adds to each letter."""
+_MOST_OF_FOOTER = 12  # lines
+_HEADER = re.compile(r"[A-Z][\w-]*:[ \t]")
+_QUOTED_FOOTER = re.compile(r"(?m)^(>[> \t]*)_{20,}[ \t]*\r?\n(?:\1.*(?:\n|\Z)){1,6}(?!>)")
+"""Matches what a list added to a letter that is quoted, at the end of the quotation."""
+_NOTE_OF_LIST = re.compile(
+    r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
+)
+"""Matches a line that a list left in place of a part of a letter."""
+_LONG_TABLE = 800
+"""Characters of a table that is written as rows: its passages behind the first would have no head."""
+_TABLE = re.compile(r"(?m)^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n(?:\|.*(?:\n|\Z))*")
+_CODE_OPTIONS = re.compile(
+    r"(?m)^([ \t]*\.\.[ \t]+(?:code|code-block|sourcecode|literalinclude|doctest)::.*\n)(?:[ \t]+:[\w-]+:.*\n)+"
+)
+_ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w[^`<>\n]{0,200})`")
+_CELL = re.compile(r"(?<!\\)\|")
+_FENCED = re.compile(r"(?ms)^(```+|~~~+).*?^\1[`~]*[ \t]*$")
+_ORG_FURNITURE = re.compile(
+    r"^[ \t]*#\+begin_(\w+).*?^[ \t]*#\+end_\1"
+    r"|^#\+(?!title|author|date|subtitle|begin|end|caption)\w+:[^\n]*\n|^[ \t]*#[ \t][^\n]*(?:\n|\Z)"
+    r"|^[ \t]*:[\w-]+:[ \t]*\n(?:(?!^\*).){0,4000}?^[ \t]*:END:[ \t]*(?:\n|\Z)",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
+"""Matches settings, comments and drawers; blocks, whose first group is their kind, so that nothing in them is."""
+_PLANNED = re.compile(r"\b(SCHEDULED|DEADLINE|CLOSED):[ \t]*[<\[]([^<>\[\]\n]*)[>\]]")
+_ACCENTS = dict(
+    zip("`'^\"~=.uvHck", "\u0300\u0301\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328", strict=True)
+)
+
+
+class Converted(NamedTuple):
+    """A file as Markdown.
+
+    Attributes:
+        title: what it states of itself; "" if it states none.
+        texts: its text, or that of each page or letter.
+        titles: of each letter of a mailbox; empty for other files.
+
+    """
+
+    title: str
+    texts: list[str]
+    titles: list[str]
+
+
+def is_installed() -> bool:
+    """Return True if the converter is installed."""
+    return importlib.util.find_spec("xberg") is not None
+
+
+def convert(path: Path, most: int) -> Converted:
+    """Convert a file.
+
+    Args:
+        path: of the file.
+        most: highest number of bytes.
+
+    Raises:
+        NoText: it holds no text.
+        UnreadableFile: it can't be read.
+
+    """
+    ending = path.suffix.lower()
+    if ending == _MAILBOX:
+        letters = [_convert(_prepare_letter(letter), "letter.eml", ".eml") for letter in _read_letters(path, most)]
+        titles = [title for title, _ in letters]
+        texts = ["\n\n".join(texts) for _, texts in letters]
+        return Converted("", texts, titles if all(titles) else [])
+    data = read_file(path, most)
+    if ending == ".eml":
+        data = _prepare_letter(data)
+    if ending in _TEXTS:
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            if ending not in HTML:
+                raise NoText("no UTF-8 text; if it is text, save it as UTF-8") from None
+            return _as_html(data, path.name, ending)
+        data = _PREPARE.get(_MARKUP.get(ending, ""), str)(text).encode()
+        if ending in HTML:
+            return _as_html(data, path.name, ending)
+    return Converted(*_convert(data, path.name, ending), [])
+
+
+def _as_html(data: bytes, name: str, ending: str) -> Converted:
+    _, texts = _convert(data, name, ending)
+    found = _HTML_TITLE.match(data.decode("utf-8", "replace"))
+    return Converted(" ".join(unescape(found[1]).split()) if found else "", texts, [])
+
+
+def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
+    """Return the title that a file states of itself, and its text or that of each page, without what is no text."""
+    xberg = importlib.import_module("xberg")
+    source = xberg.ExtractInput(kind="bytes", bytes=data, filename=name, mime_type=_MARKUP.get(ending))
+    try:
+        found = asyncio.run(xberg.extract(source, _make_settings(ending in _BY_PAGE)))
+    except RuntimeError as error:
+        raise UnreadableFile(_explain(str(error))) from error
+    if not found.results:
+        raise UnreadableFile(_explain("; ".join(str(getattr(each, "message", each)) for each in found.errors)))
+    document = found.results[0]
+    stated = document.metadata.title
+    if ending in _MAIL:
+        stated = _ANSWERED.sub("", document.metadata.subject or "")
+    texts = [document.content]
+    if ending in _BY_PAGE and document.pages:
+        texts = [page.content for page in document.pages]
+        printed = print_title(texts[0], document.pages[0].hierarchy.blocks if document.pages[0].hierarchy else ())
+        if printed != texts[0] and not is_named(stated or "", printed):
+            stated = ""
+        texts[0] = printed
+    texts = [repair_surrogates(_CLEAN.get(_MARKUP.get(ending, ending), str)(text)) for text in texts]
+    return repair_surrogates(stated or ""), [_write_tables(text) for text in texts]
+
+
+@cache
+def _make_settings(by_page: bool) -> Any:
+    """Make the converter's settings: nothing is recognized in pictures, kept on disk or asked of a network."""
+    xberg: Any = importlib.import_module("xberg")
+    return xberg.ExtractionConfig(
+        output_format="markdown",
+        use_cache=False,
+        disable_ocr=True,
+        escape_markdown=False,
+        max_archive_depth=0,
+        jupyter_cell_rendering="source",
+        concurrency=xberg.ConcurrencyConfig(max_threads=1),
+        pages=xberg.PageConfig(extract_pages=True) if by_page else None,
+        html_options=xberg.ConversionOptions(
+            extract_metadata=False,
+            skip_images=True,
+            max_depth=_DEEP,
+            exclude_selectors=_FURNITURE,
+            preprocessing=xberg.PreprocessingOptions(preset="aggressive"),
+        ),
+    )
+
+
+def _explain(error: str) -> str:
+    """Return the converter's message in a line, and what to do."""
+    reason = " ".join(error.split()).removeprefix("Parsing error: ")
+    if "password" in reason.casefold():
+        return "it is encrypted: save it without a password"
+    return f"{reason[:200]}: save it as another format"
+
+
+def _read_letters(path: Path, most: int) -> Iterator[bytes]:
+    read_file(path, most)  # within its bounds
+    box = mailbox.mbox(path, create=False)
+    try:
+        for key in box.keys():
+            yield box.get_bytes(key)
+    finally:
+        box.close()
+
+
+def _prepare_letter(letter: bytes) -> bytes:
+    """Return a letter without the style sheets of its HTML, which the converter would take for text, and signatures."""
+    message = email.message_from_bytes(letter)
+    is_changed = False
+    for part in message.walk():
+        payload = part.get_payload(decode=True)
+        if not isinstance(payload, bytes):
+            continue
+        plain = payload
+        if part.get_content_type() == "text/html":
+            plain = _STYLE.sub(b"", payload)
+        elif part.get_content_type() == "text/plain" and not part.get_filename():
+            plain = _drop_signature(payload)
+        if plain != payload:
+            part.set_payload(plain)
+            del part["Content-Transfer-Encoding"]
+            email.encoders.encode_base64(part)
+            is_changed = True
+    return message.as_bytes() if is_changed else letter
+
+
+def _drop_signature(payload: bytes) -> bytes:
+    """Return a letter's text without its signature. A letter that is sent on below such a line stays."""
+    text = _QUOTED_FOOTER.sub("", payload.decode("latin-1"))  # any bytes, whatever their characters
+    lines = text.split("\n")
+    for place in range(max(1, len(lines) - _MOST_OF_FOOTER), len(lines)):
+        if _DELIMITER.fullmatch(lines[place]) and not any(map(_HEADER.match, lines[place + 1 :])):
+            above = "\n".join(lines[:place])
+            return (above if above.strip() else text).encode("latin-1")
+    return text.encode("latin-1")
+
+
+def _write_tables(text: str) -> str:
+    """Return a text whose long tables are rows that each name their columns."""
+
+    def write(match: re.Match[str]) -> str:
+        if len(match[0]) < _LONG_TABLE:
+            return match[0]
+        head, _, *rows = (
+            [cell.strip().replace("\\|", "|") for cell in _CELL.split(line.strip()[1:-1])]
+            for line in match[0].splitlines()
+        )
+        return f"{write_rows(head, rows)}\n"
+
+    return _sub_prose(_TABLE, write, text)
+
+
+def _prepare_asciidoc(text: str) -> str:
+    """Return AsciiDoc whose headings are marked in front: those above a line of dashes would be read as a paragraph."""
+    marks = "=-~^+"
+
+    def mark(match: re.Match[str]) -> str:
+        title, rule = match[1], match[2]
+        if abs(len(title) - len(rule)) > 2 or title[0] in ".[" or not any(map(str.isalpha, title)):
+            return match[0]
+        return f"{'=' * (marks.index(rule[0]) + 1)} {title}\n"
+
+    return re.sub(r"(?m)(?<![^\n]\n)^(\S[^\n]{0,200})\n((?:=|-|~|\^|\+){2,})[ \t]*(?:\n|\Z)", mark, text)
+
+
+def _prepare_rst(text: str) -> str:
+    """Return reStructuredText without what the converter misreads.
+
+    Last columns are wide: cells that stand out would be cut off. A line that begins with a role, which would be a
+    field, begins with its text; and code has no options.
+    """
+    text = _CODE_OPTIONS.sub(r"\1", text)
+    text = _ROLE_IN_FRONT.sub(_write_role, text)
+    return re.sub(r"(?m)^([ \t]*=+(?:[ \t]+=+)+)[ \t]*$", lambda match: match[1] + "=" * 200, text)
+
+
+def _write_role(match: re.Match[str]) -> str:
+    if match[2] in ("pep", "rfc"):
+        return f"{match[1]}{match[2].upper()} {match[3]}"
+    name = match[3].lstrip("!.~")
+    return f"{match[1]}``{name.rpartition('.')[2] if '~' in match[3][:2] else name}``"
+
+
+def _prepare_org(text: str) -> str:
+    """Return Org without settings, drawers, comments and priorities; what is planned, and when, is a sentence."""
+    text = _ORG_FURNITURE.sub(lambda match: match[0] if match[1] else "", text)
+    text = re.sub(r"(?m)^(\*+ (?:[A-Z]+ )?)\[#\w\] ", r"\1", text)
+    return _PLANNED.sub(lambda match: f"{match[1].lower()}: {match[2]}.", text)
+
+
+def _prepare_tex(text: str) -> str:
+    """Return TeX without comments, references and accents by command.
+
+    Sections' titles stand on lines of their own: what follows would be lost.
+    """
+
+    def accent(match: re.Match[str]) -> str:
+        return unicodedata.normalize("NFC", match[2] + _ACCENTS[match[1]])
+
+    text = re.sub(r"(?m)^[ \t]*%.*(?:\n|\Z)|(?<!\\)%.*", "", text)
+    text = re.sub(r"\\([`'^\"~=.])\s*\{?([A-Za-z])\}?", accent, text)
+    text = re.sub(r"\\(?:label|thanks|(?:auto|c|C|eq|name|page)?ref|cite[a-z]*)\*?(?:\[[^\]]*\])*\{[^{}]*\}", "", text)
+    text = re.sub(r"\\multicolumn\{[^{}]*\}\{[^{}]*\}\{([^{}]*)\}", r"\1", text)
+    text = re.sub(r"\s*\\and\b", ",", text).replace("~", " ")
+    text = re.sub(r"\\([uvHck])\{([A-Za-z])\}", accent, text).replace("{\\ss}", "ß").replace("\\ss{}", "ß")
+    return re.sub(
+        r"(\\(?:part|chapter|(?:sub){0,2}section|(?:sub)?paragraph)\*?\{[^{}]*\})[ \t]*(?=\S)", r"\1\n\n", text
+    )
+
+
+def _clean_mail(text: str) -> str:
+    """Return a letter without what only programs read; its date is a number, and double brackets are no wikilink."""
+    text = re.sub(r"(?m)^\*\*(?:Message-ID|In-Reply-To|References)\*\*:.*\n+", "", text)
+    text = _NOTE_OF_LIST.sub("", text)
+    text = re.sub(
+        r"(?m)^ unnamed \(\d+B\)\n*|^ (\S.*) \(\d+B\)$", lambda match: f"- `{match[1]}`" if match[1] else "", text
+    )
+    text = re.sub(r"Attachments:\s*\Z", "", text)
+    text = re.sub(r"(?m)^(\*\*Date\*\*: *)(.*)$", _write_date, text)
+    return re.sub(r"\[\[([^\[\]\n]*)\]\]", r"[\1]", text)
+
+
+def _write_date(match: re.Match[str]) -> str:
+    try:
+        return f"{match[1]}{parsedate_to_datetime(match[2]):%Y-%m-%d %H:%M}"
+    except (TypeError, ValueError, OverflowError):
+        return match[0]
+
+
+def _clean_office(text: str) -> str:
+    """Return a document without pictures' places, and with raised figures taken off what they stand behind."""
+    return _RAISED.sub(lambda match: match[1] or "", _PICTURE.sub("", text))
+
+
+def _clean_links(text: str) -> str:
+    return _sub_prose(_LOCAL_LINK, lambda match: match[1], text)
+
+
+def _sub_prose(pattern: re.Pattern[str], write: Callable[[re.Match[str]], str], text: str) -> str:
+    """Replace what a pattern matches outside of fenced code."""
+    code = [match.span() for match in _FENCED.finditer(text)]
+
+    def write_outside(match: re.Match[str]) -> str:
+        before = bisect(code, (match.start(), len(text))) - 1
+        return match[0] if before >= 0 and match.start() < code[before][1] else write(match)
+
+    return pattern.sub(write_outside, text)
+
+
+_PREPARE: dict[str, Callable[[str], str]] = {
+    "text/asciidoc": _prepare_asciidoc,
+    "text/prs.fallenstein.rst": _prepare_rst,
+    "text/org": _prepare_org,
+    "application/x-latex": _prepare_tex,
+}
+_CLEAN: dict[str, Callable[[str], str]] = {
+    **dict.fromkeys((".eml", ".msg"), _clean_mail),
+    **dict.fromkeys((".ipynb", *HTML), _clean_links),
+    **dict.fromkeys(_OFFICE, _clean_office),
+}

@@ -1,0 +1,133 @@
+"""The text of one file, by its format, or why it has none for readers. Nothing here takes seconds to import."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from llama_index_gear.errors import repair_surrogates
+from llama_index_gear.ingestion.converter import CONVERTED, convert
+from llama_index_gear.ingestion.records_of_json import read_json
+from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
+from llama_index_gear.ingestion.subtitles import SUBTITLES, read_subtitles
+from llama_index_gear.ingestion.tables import TABLES, read_table
+from llama_index_gear.ingestion.wikitext import WIKI, read_wikitext
+
+MOST = 100 * 10**6
+"""Bytes that a file may have, and characters of its text."""
+_DATA = re.compile(r"data:[\w.+-]{1,40}/[\w.+-]{1,80}(?:;[\w=-]{1,40})?;base64,[A-Za-z0-9+/]{100,}={0,2}")
+"""Matches a picture, or another file, that is embedded into a text."""
+
+
+def read_text(path: Path) -> str:
+    """Read a file that is text, without the pictures that it embeds.
+
+    Raises:
+        NoText: it is no UTF-8, or a program wrote it for programs.
+        UnreadableFile: it is no regular file, or too large.
+
+    """
+    text = _DATA.sub("data:", _read_source(path))
+    if path.suffix.lower() in SUBTITLES:
+        text = read_subtitles(text)
+    elif path.suffix.lower() in WIKI:
+        text = read_wikitext(text)
+    if reason := explain_no_sentences(text):
+        raise NoText(reason)
+    return text
+
+
+def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
+    """Read a file that is no plain text: the title that it states of itself ("" without one), and its pages' texts.
+
+    The records of JSON and the letters of a mailbox are such pages; if all have titles, these stand in a third list.
+
+    Raises:
+        NoText: it is no text.
+        UnreadableFile: it can't be read.
+
+    """
+    ending = path.suffix.lower()
+    if ending in CONVERTED:
+        found = convert(path, MOST)
+        title, texts, titles = found.title, found.texts, found.titles
+    else:
+        title = ""
+        texts, titles = ([_read_table(path, ending)], []) if ending in TABLES else _read_records(path, ending)
+    if sum(map(len, texts)) > MOST:
+        raise UnreadableFile(f"has more than {MOST // 10**6} million characters of text: split it")
+    if ending not in CONVERTED and (reason := explain_no_sentences("\n\n".join(texts))):
+        raise NoText(reason)
+    return title, texts, titles
+
+
+def _read_source(path: Path) -> str:
+    """Read a file of characters, unless its name or form says that no reader is meant."""
+    try:
+        text = read_file(path, MOST).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise NoText("no UTF-8 text; if it is text, save it as UTF-8")
+    if reason := explain_no_prose(path.name, text):
+        raise NoText(reason)
+    return text
+
+
+def _read_table(path: Path, ending: str) -> str:
+    try:
+        return read_table(_read_source(path), ending)
+    except ValueError as error:
+        raise UnreadableFile(str(error)) from error
+
+
+def _read_records(path: Path, ending: str) -> tuple[list[str], list[str]]:
+    try:
+        records = read_json(_read_source(path), ending)
+    except ValueError as error:
+        raise UnreadableFile(str(error)) from error
+    titles = [repair_surrogates(record.title) for record in records if record.title]
+    return [repair_surrogates(record.text) for record in records], titles if len(titles) == len(records) else []
+
+
+_LOCK = re.compile(r".*\.lock|.*[-.]lock\.(?:json|yaml|yml|hcl)|go\.sum|npm-shrinkwrap\.json", re.IGNORECASE)
+_MINIFIED = re.compile(r".*[-.]min\.(?:js|css|mjs)", re.IGNORECASE)
+_MAP = re.compile(r'\s*\{[^{}]{0,2000}"mappings"\s*:')
+_ROFF = re.compile(r"(?:[.'](?:\\\"|\\}|ie|if|el|de|ds|nr|so|hy|ad|nh)[^\n]*\n|\s*\n)*\.(?:TH|Dd|so)\s")
+_UNBROKEN = re.compile(r"[!-~]{160,}")
+"""Matches a run of ASCII characters that no word or address is as long as."""
+_MOST_UNBROKEN = 0.3
+"""Share of a text in such runs, or in lines like those of minified code, at most."""
+_LONG_LINE = 400  # characters
+_LEAST_SPACES = 0.06  # share of a line's characters
+
+
+def explain_no_prose(file: str, text: str) -> str:
+    """Return why a file has no text for readers, by its name and how it begins; "" if it may have."""
+    if text.startswith("{\\rtf"):
+        return "rich text (RTF): name it .rtf"
+    if file.lower().endswith(".svg") or re.match(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE svg[^>]*>\s*)?<svg\b", text):
+        return "a drawing (SVG)"
+    if _ROFF.match(text):
+        return "the source of a manual's page (roff): save what `man` shows of it as .txt"
+    name = file.rsplit("/", 1)[-1]
+    if _LOCK.fullmatch(name):
+        return "a lock file, which a program wrote"
+    if _MINIFIED.fullmatch(name):
+        return "minified code"
+    if _MAP.match(text):
+        return "a source map"
+    return ""
+
+
+def explain_no_sentences(text: str) -> str:
+    """Return why a text, without its markup, is none for readers; "" if it is."""
+    unbroken = sum(len(run) for run in _UNBROKEN.findall(text))
+    crowded = sum(len(line) for line in text.split("\n") if _is_crowded(line))
+    if max(unbroken, crowded) > _MOST_UNBROKEN * len(text):
+        return "no running text: minified code, base64 or the like"
+    return ""
+
+
+def _is_crowded(line: str) -> bool:
+    return len(line) > _LONG_LINE and line.isascii() and line.count(" ") < _LEAST_SPACES * len(line)

@@ -1,0 +1,271 @@
+"""Learning a ranking's weights from questions whose passages are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import numpy as np
+from llama_index.core.utils import get_tqdm_iterable
+
+from llama_index_gear.characters import unify_spelling
+from llama_index_gear.errors import ArgumentError, check_kinds, format_value
+from llama_index_gear.ranking.pool import Pool
+from llama_index_gear.ranking.ranker import choose_table, measure_signals, rank
+from llama_index_gear.ranking.signals import Floats
+from llama_index_gear.ranking.weights import RankingWeights
+
+_FOLDS = 5
+_PULLS = (0.001, 0.01, 0.1, 1.0)
+_GATHER = "write retriever.gather_pool"
+_LEAST_EXAMPLES = 10
+_LEAST_SCORE = 1e-12
+_MAX_STEPS = 100
+_LEAST_STEP = 1e-6
+_SUFFICIENT = 1e-4
+_LEAST_GAIN = 1e-10
+_LEAST_SPREAD = 0.01
+"""A signal that spreads less is scaled as if it spread as much: a hair's breadth earns no weight of hundreds."""
+
+
+class Example(NamedTuple):
+    """A question's pool, and the ids of the passages that answer the question."""
+
+    pool: Pool
+    gold_ids: frozenset[str]
+
+
+@dataclass(frozen=True)
+class RankingFit:
+    """Weights learned from one's own questions, and what they are worth.
+
+    Attributes:
+        weights: the learned weights.
+        pull: strength of the pull to the weights that learning started from; infinite: these are kept.
+        recall_before: recall at 5 of these, in percent.
+        recall_after: recall at 5 of the learned weights, in percent, each question ranked by weights that were learned
+            from the others (five folds).
+        questions: number of questions that were learned from: those with a gold passage in their pool.
+
+    """
+
+    weights: RankingWeights
+    pull: float
+    recall_before: float
+    recall_after: float
+    questions: int
+
+
+def fit_ranking(
+    gather_pool: Callable[[str], Pool],
+    questions: Sequence[str],
+    gold_ids: Sequence[Collection[str]],
+    *,
+    start: RankingWeights | None = None,
+    show_progress: bool = False,
+) -> RankingFit:
+    """Learn a ranking's weights from questions of one's own.
+
+    `fit_ranking(retriever.gather_pool, questions, gold_ids)` learns for a `GraphRetriever`. For another retriever and a
+    `PassageRanker` it is `fit_ranking(lambda question: ranker.gather_pool(base.retrieve(question), question), …)`.
+
+    The learned weights are pulled to those that they start from. Five folds say how strongly: of the strengths whose
+    loss is within one standard error of the least, the strongest is taken. If the recall at 5 of the questions left out
+    doesn't rise by more than two standard errors, the start is kept. So a few questions can't ruin it.
+
+    Args:
+        gather_pool: returns the pool of a question.
+        questions: questions, at least ten with a gold passage in their pool.
+        gold_ids: for each question, the ids of the passages that it needs.
+        start: weights to start from. Default: those that come with the package.
+        show_progress: show a progress bar while pools are gathered.
+
+    Raises:
+        ArgumentError: texts or ids that are no list, not as many gold ids as questions, or too few pools that hold a
+            gold passage.
+
+    """
+    check_kinds(str, hint="write [question] for one", questions=questions)
+    check_kinds(Collection, hint="write a list of ids for each question", gold_ids=gold_ids)
+    for number, ids in enumerate(gold_ids):
+        named: dict[str, Any] = {f"gold_ids[{number}]": ids}
+        check_kinds(str, hint="write [id] for one", **named)
+    if len(questions) != len(gold_ids):
+        raise ArgumentError(f"{len(questions)} questions, but gold ids for {len(gold_ids)}")
+    start = RankingWeights.default() if start is None else start
+    examples = []
+    for question, ids in get_tqdm_iterable(list(zip(questions, gold_ids, strict=True)), show_progress, "Gathering"):
+        pool = gather_pool(question)
+        if not isinstance(pool, Pool):
+            raise ArgumentError(f"gather_pool must return a pool, got {format_value(pool)}: {_GATHER}")
+        examples.append(Example(pool, _find_gold(pool, ids)))
+    known = [example for example in examples if example.gold_ids & set(example.pool.places)]
+    if len(known) < _LEAST_EXAMPLES:
+        raise ArgumentError(
+            f"{len(known)} of {len(questions)} questions have a gold passage in their pool, and {_LEAST_EXAMPLES} are "
+            "needed: check that the gold ids are node ids of stored passages, or add questions"
+        )
+    kept = [(_loss(example, start), _recall(example, start)) for example in known]
+    tried = {math.inf: kept, **{pull: _cross_validate(known, start, pull) for pull in _PULLS}}
+    losses = {pull: [loss for loss, _ in rows] for pull, rows in tried.items()}
+    best = min(losses, key=lambda pull: mean(losses[pull]))
+    bound = mean(losses[best]) + stdev(losses[best]) / math.sqrt(len(known))
+    pull = max(pull for pull in tried if mean(losses[pull]) <= bound)
+    if not _is_gain([after - before for (_, before), (_, after) in zip(kept, tried[pull], strict=True)]):
+        pull = math.inf
+    weights = start if pull == math.inf else fit_weights(known, start, pull=pull)
+    before, after = (mean(recall for _, recall in rows) for rows in (kept, tried[pull]))
+    return RankingFit(weights, pull, 100 * before, 100 * after, len(known))
+
+
+def _find_gold(pool: Pool, ids: Collection[str]) -> frozenset[str]:
+    """Return gold ids as the pool spells them: two spellings of the same letters are one id."""
+    spelled = {unify_spelling(id_): id_ for id_ in pool.places}
+    exact = set(spelled.values())
+    return frozenset(id_ if id_ in exact else spelled.get(unify_spelling(id_), id_) for id_ in ids)
+
+
+def _is_gain(gains: Sequence[float]) -> bool:
+    """Return True if the mean of these gains is above 0 by more than two standard errors."""
+    return mean(gains) > 2 * stdev(gains) / math.sqrt(len(gains))
+
+
+def _cross_validate(examples: Sequence[Example], start: RankingWeights, pull: float) -> list[tuple[float, float]]:
+    """Return loss and recall of each example under weights that were learned from the other folds."""
+    rows: dict[int, tuple[float, float]] = {}
+    for fold in range(_FOLDS):
+        held_out = range(fold, len(examples), _FOLDS)
+        weights = fit_weights([example for n, example in enumerate(examples) if n % _FOLDS != fold], start, pull=pull)
+        rows |= {n: (_loss(examples[n], weights), _recall(examples[n], weights)) for n in held_out}
+    return [rows[n] for n in range(len(examples))]
+
+
+def _loss(example: Example, weights: RankingWeights) -> float:
+    gold = [ranked.score for ranked in rank(example.pool, weights) if ranked.id in example.gold_ids]
+    return -mean(math.log(max(score, _LEAST_SCORE)) for score in gold)
+
+
+def _recall(example: Example, weights: RankingWeights) -> float:
+    first = {ranked.id for ranked in rank(example.pool, weights, 5)}
+    return len(first & example.gold_ids) / len(example.gold_ids)
+
+
+def fit_weights(
+    examples: Sequence[Example], start: RankingWeights | None = None, *, pull: float = 1e-3
+) -> RankingWeights:
+    """Learn the weights of the form of pools that the examples have; the other form keeps its own.
+
+    The ranking is a softmax over the pool, and its loss the cross entropy with the gold passages, which share the
+    question's probability equally. Signals are scaled to a standard deviation of 1, and `pull` · |w − start|² / 2 is
+    added to the mean loss. No weight falls below 0: a better place or a stronger link never counts against a passage.
+
+    Args:
+        examples: questions, at least one with a gold passage in its pool.
+        start: the weights that the learned ones are pulled to; None: 0.
+        pull: strength of the pull. Default 1e-3, next to none.
+
+    Raises:
+        ArgumentError: no pool holds a gold passage.
+
+    """
+    known = [example for example in examples if example.gold_ids & set(example.pool.places)]
+    if not known:
+        raise ArgumentError("no gold passage is in the pool of its question: check the gold ids")
+    start = RankingWeights({}, {}) if start is None else start
+    signals = [measure_signals(example.pool)[1] for example in known]
+    learned = _fit_table(signals, [_target(example) for example in known], choose_table(known[0].pool, start), pull)
+    is_base = "base" in known[0].pool.lists
+    return RankingWeights(start.search, learned) if is_base else RankingWeights(learned, start.base)
+
+
+def _target(example: Example) -> Floats:
+    ids = [passage.id for passage in example.pool.passages]
+    return np.array([float(passage_id in example.gold_ids) for passage_id in ids]) / len(example.gold_ids & set(ids))
+
+
+def _fit_table(
+    signals: Sequence[Mapping[str, Floats]], targets: Sequence[Floats], start: Mapping[str, float], pull: float
+) -> dict[str, float]:
+    """Return the weights in the signals' own units. A signal that says nothing keeps its start."""
+    names = list(dict.fromkeys(name for of_pool in signals for name in of_pool))
+    tables = [
+        np.array([of_pool.get(name, np.zeros(len(target))) for name in names]).T
+        for of_pool, target in zip(signals, targets, strict=True)
+    ]
+    scale = np.maximum(np.concatenate(tables).std(axis=0), _LEAST_SPREAD)
+    origin = np.array([start.get(name, 0.0) for name in names]) * scale
+    weights = _Softmax([table / scale for table in tables], targets, origin, pull).solve() / scale
+    learned = {name: float(weight) for name, weight in zip(names, weights, strict=True)}
+    return {**start, **{name: weight for name, weight in learned.items() if weight or name in start}}
+
+
+class _Softmax:
+    """The loss of one table of weights over all pools, and its minimum.
+
+    Args:
+        tables: for each pool, the signals of its passages, shape (passages, signals).
+        targets: for each pool, the probability of each passage, shape (passages,).
+        origin: the weights that the solution is pulled to, shape (signals,).
+        pull: strength of the pull.
+
+    """
+
+    def __init__(self, tables: Sequence[Floats], targets: Sequence[Floats], origin: Floats, pull: float) -> None:
+        widest = max(map(len, targets))
+        self._tables = np.zeros((len(tables), widest, len(origin)))
+        self._padding = np.full((len(tables), widest), -np.inf)
+        goal = np.zeros(len(origin))
+        for number, (table, target) in enumerate(zip(tables, targets, strict=True)):
+            self._tables[number, : len(table)] = table
+            self._padding[number, : len(table)] = 0.0
+            goal += target @ table
+        self._goal = goal / len(tables)
+        self._origin = origin
+        self._pull = pull
+
+    def solve(self) -> Floats:
+        """Return the weights, none below 0, of the least loss: Newton's method over those that are free to move.
+
+        A weight of 0 that the loss would have negative stays 0. Steps are halved until the loss falls.
+        """
+        weights = np.maximum(self._origin, 0.0)
+        loss, shares = self._loss(weights)
+        for _ in range(_MAX_STEPS):
+            gradient, curvature = self._derivatives(weights, shares)
+            free = np.flatnonzero((weights > 0) | (gradient < 0))
+            if not free.size:
+                break
+            step = np.zeros_like(weights)
+            step[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+            size, gain = 1.0, 0.0
+            while size > _LEAST_STEP:
+                moved = np.maximum(weights - size * step, 0.0)
+                following = self._loss(moved)
+                if following[0] <= loss - _SUFFICIENT * float(gradient @ (weights - moved)):
+                    gain = loss - following[0]
+                    weights, (loss, shares) = moved, following
+                    break
+                size /= 2
+            if gain < _LEAST_GAIN:
+                break
+        return weights
+
+    def _loss(self, weights: Floats) -> tuple[float, Floats]:
+        """Return the loss, and each passage's probability."""
+        scores = self._tables @ weights + self._padding
+        highest = scores.max(axis=1, keepdims=True)
+        powers = np.exp(scores - highest)
+        totals = powers.sum(axis=1, keepdims=True)
+        pulled = weights - self._origin
+        loss = (np.log(totals) + highest).mean() - self._goal @ weights + 0.5 * self._pull * pulled @ pulled
+        return float(loss), powers / totals
+
+    def _derivatives(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
+        means = np.einsum("qp,qps->qs", shares, self._tables)
+        gradient = means.mean(axis=0) - self._goal + self._pull * (weights - self._origin)
+        squares = np.einsum("qps,qpt->st", self._tables * shares[:, :, None], self._tables, optimize=True)
+        number = len(self._tables)
+        return gradient, (squares - means.T @ means) / number + self._pull * np.eye(len(weights))

@@ -1,0 +1,161 @@
+"""Records of JSON, and files that are no text for readers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from llama_index_gear.ingestion.file_texts import explain_no_prose, explain_no_sentences
+from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.records_of_json import Record, read_json
+
+
+def read(folder: Path, name: str, text: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, str]]:
+    (folder / name).write_text(text, "utf-8")
+    reader = FolderReader(folder, folder / "s")
+    with closing(reader):
+        documents = reader.read(folder / name)
+    return [(node.metadata["title"], node.text) for node in documents], reader.skipped, reader.failed
+
+
+def test_each_record_with_a_title_is_a_document(tmp_path: Path) -> None:
+    records = [{"title": f"Märta Ek {town}", "text": f"She grew up in {town}."} for town in ("Žilina", "Łódź")]
+    expected = [("Märta Ek Žilina", "She grew up in Žilina."), ("Märta Ek Łódź", "She grew up in Łódź.")]
+    assert read(tmp_path, "corpus.jsonl", "\n".join(map(json.dumps, records)))[0] == expected
+    assert read(tmp_path, "corpus.json", json.dumps(records))[0] == expected
+    assert read(tmp_path, "wrapped.json", json.dumps({"count": 2, "rows": records}))[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "records"),
+    [
+        ({"name": "Ada", "office": {"town": "K\u00f6ln", "room_number": 5}, "tags": ["a", "b"], "none": None},
+         [Record("Ada", "office town: Köln; office room number: 5; tags: a, b.")]),
+        ([{"from": "Nora", "text": "The crane is here."}, {"from": "Paul", "text": "Who?"}],
+         [Record("", "The crane is here.\n\nfrom: Nora.\n\n\nWho?\n\nfrom: Paul.")]),
+        (["one", "two"], [Record("", "one\n\n\ntwo")]),
+        ("only text", [Record("", "only text")]),
+        ([], [Record("", "")]),
+    ],
+)  # fmt: skip
+def test_the_text_of_records(value: object, records: list[Record]) -> None:
+    assert read_json(json.dumps(value), ".json") == records
+
+
+def test_a_line_that_is_no_json_is_named_and_another_dialect_stays(tmp_path: Path) -> None:
+    _, _, failed = read(tmp_path, "a.jsonl", '{"title": "A"}\n{"title": \n')
+    assert "line 2 is no JSON" in failed["a.jsonl"]
+    assert read(tmp_path, "tsconfig.json", '{ // Osthafen\n "a": 1 }')[0][0][1].startswith("{ // Osthafen")
+    assert read(tmp_path, "b.jsonl", '{"title": "A\u2028B", "text": "x"}\n')[0] == [("A B", "x")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("report.txt", "{\\rtf1\\ansi Nora Blum}", "RTF"),
+        ("yard.svg", "<svg><text>Nora Blum</text></svg>", "SVG"),
+        ("crane.1", '.\\" Nora Blum\n.TH CRANE 1\n.SH NAME\ncrane', "roff"),
+        ("poetry.lock", 'name = "click"', "lock file"),
+        ("package-lock.json", "{}", "lock file"),
+        ("app.min.js", "var a=1", "minified"),
+        ("app.js.map", '{"version":3,"mappings":"AAAA"}', "source map"),
+        ("bundle.js", "!function(e){var t=n(7),r=n(2);" * 40, "minified"),
+        ("image.txt", "iVBORw0KGgo" * 60, "base64"),
+    ],
+)
+def test_what_a_program_wrote_for_programs_is_passed_over(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    documents, skipped, _ = read(tmp_path, name, text)
+    assert documents == [] and reason in skipped[name]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Nora Blum founded Osthafen.",
+        "| a | b |\n|" + "-" * 300 + "|\n| c | d |\n" + "The yard lies in Bremen. " * 50,
+        "see https://a.example/" + "x" * 200 + " " + "and so on " * 100,
+        "她在不来梅工作。" * 100,
+        "",
+    ],
+)
+def test_prose_is_kept(text: str) -> None:
+    assert explain_no_prose("a.txt", text) == explain_no_sentences(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.html", "<p>Nora Blum founded Osthafen.</p><img src='data:image/png;base64," + "iVBORw0KGgo" * 60 + "'>"),
+        ("a.json", json.dumps([{"town": town, "river": "Weser"} for town in "ABCDEFGHIJKLMNO"], separators=(",", ":"))),
+        ("a.json", json.dumps({"deep": [[[["Nora Blum founded Osthafen."]]]]}, separators=(",", ":"))),
+    ],
+)
+def test_markup_around_a_text_does_not_make_it_one_of_a_program(tmp_path: Path, name: str, text: str) -> None:
+    documents, skipped, failed = read(tmp_path, name, text)
+    assert documents and not skipped and not failed
+
+
+def test_json_that_nests_too_deep_is_named_and_ends_no_run(tmp_path: Path) -> None:
+    _, _, failed = read(tmp_path, "deep.json", "[" * 100_000 + "]" * 100_000)
+    assert "nests too deep" in failed["deep.json"]
+
+
+def test_half_a_character_in_json_is_stored_as_none(tmp_path: Path) -> None:
+    documents, _, _ = read(tmp_path, "a.json", r'{"title": "Osthafen \ud83d", "text": "Nora \ud83d Blum"}')
+    assert documents[0][1] == "Nora \ufffd Blum" and documents[0][0].encode()
+
+
+SLACK = [
+    {
+        "type": "message",
+        "user": "U01ABCDEF",
+        "ts": "1.1",
+        "user_profile": {"real_name": "Nora Blum"},
+        "text": "<@U02NORA99> see <https://a.example/7|the order> in <#C01ABCDEF|yard>",
+        "client_msg_id": "c2f1",
+        "reactions": [{"name": "thumbsup"}],
+    },
+    {"type": "message", "user": "U02NORA99", "ts": "1.2", "text": "It is in Bremen."},
+]
+TELEGRAM = {
+    "name": "Crane Group",
+    "id": 99,
+    "messages": [
+        {"id": 1, "type": "service", "date": "2025-03-03", "actor": "Nora Blum", "text": ""},
+        {
+            "id": 2,
+            "date": "2025-03-03",
+            "from": "Nora Blum",
+            "text": ["See ", {"type": "link", "text": "a.example"}, "."],
+        },
+        {"id": 3, "date": "2025-03-03", "from": "Paul Kern", "text": "Yes."},
+    ],
+}
+DISCORD = {
+    "channel": {"name": "general"},
+    "messages": [
+        {"id": "1", "timestamp": "2025", "content": "It is here.", "author": {"name": "nora", "nickname": "Nora Blum"}},
+        {"id": "2", "timestamp": "2025", "content": "Yes.", "author": {"name": "paul", "nickname": None}},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "title", "text"),
+    [
+        (SLACK, "", "Nora Blum: see the order (https://a.example/7) in yard\n\nIt is in Bremen."),
+        (TELEGRAM, "Crane Group", "Nora Blum: See a.example.\n\nPaul Kern: Yes."),
+        (DISCORD, "", "Nora Blum: It is here.\n\npaul: Yes."),
+        (
+            [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ida."}],
+            "",
+            "user: Who?\n\nassistant: Ida.",
+        ),
+        ([{"author": "Ida", "text": "Yes.", "town": "Rome"}], "", "Yes.\n\nauthor: Ida; town: Rome."),
+    ],
+)
+def test_messages_of_a_chat_are_what_people_say(value: object, title: str, text: str) -> None:
+    assert read_json(json.dumps(value), ".json") == [Record(title, text)]
