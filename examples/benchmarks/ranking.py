@@ -65,7 +65,7 @@ from llama_index_gear.ranking.measures import permutation_p_value
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.reasons import to_pool_passage
-from llama_index_gear.ranking.weights import COMPANY_SIGNALS
+from llama_index_gear.ranking.weights import SIGNALS
 
 EXAMPLES = Path(__file__).parent.parent
 TEXTS = {
@@ -89,8 +89,6 @@ PER_KIND = 1_200
 TOP_K = 40
 BEAM_BASE = 10
 """Passages that the beam search starts from."""
-SIGNALS = ("dense", "bm25", *COMPANY_SIGNALS)
-"""Signals without which the ranking is measured."""
 
 
 @dataclass
@@ -227,21 +225,16 @@ Stores = Mapping[tuple[str, str], Sequence[tuple[Question, Pool]]]
 def learn(
     stores: Stores, keep: Callable[[int], bool], draw_forms: Callable[[Pool, random.Random], list[Pool]] = draw_variants
 ) -> RankingWeights:
-    """Learn both tables of weights from forms of the pools of some questions, those whose number `keep` keeps."""
+    """Learn weights from forms of the pools of some questions, those whose number `keep` keeps."""
     stores_of = Counter(find_text(name) for name, _ in stores)
-    own: list[Example] = []
-    foreign: list[Example] = []
+    examples: list[Example] = []
     for (name, _), of_store in stores.items():
         draw = random.Random(0)
         most = PER_KIND // stores_of[find_text(name)]
         for number in filter(keep, sorted(draw.sample(range(len(of_store)), min(most, len(of_store))))):
             question, pool = of_store[number]
-            for form in draw_forms(pool, draw):
-                (foreign if "base" in form.lists else own).append(Example(form, frozenset(question.gold)))
-    weights = RankingWeights({}, {})
-    for examples in filter(None, (own, foreign)):
-        weights = fit_weights(examples, weights)
-    return weights
+            examples += [Example(form, frozenset(question.gold)) for form in draw_forms(pool, draw)]
+    return fit_weights(examples)
 
 
 def find_text(name: str) -> str:
@@ -251,10 +244,7 @@ def find_text(name: str) -> str:
 
 def round_weights(weights: RankingWeights) -> RankingWeights:
     """Round weights to three decimals, as they are shipped."""
-    tables = weights.to_dict().items()
-    return RankingWeights.from_dict(
-        {field: {name: round(w, 3) for name, w in table.items()} for field, table in tables}
-    )
+    return RankingWeights({name: round(weight, 3) for name, weight in weights.signals.items()})
 
 
 def keep_others(fold: int) -> Callable[[int], bool]:
@@ -311,11 +301,8 @@ def recalls(pools: Sequence[tuple[Question, Pool]], ranking: Ranking) -> dict[in
 
 
 def without_signal(weights: RankingWeights, signal: str) -> RankingWeights:
-    """Return the weights without those of a signal."""
-    tables = weights.to_dict()
-    for table in tables.values():
-        table.pop(signal, None)
-    return RankingWeights.from_dict(tables)
+    """Return the weights without that of a signal."""
+    return RankingWeights({name: weight for name, weight in weights.signals.items() if name != signal})
 
 
 def list_rankings(

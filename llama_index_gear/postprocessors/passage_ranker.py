@@ -29,9 +29,9 @@ class PassageRanker(BaseNodePostprocessor):
     """Ranks the passages of any retriever together: no store, no LLM, no embedding.
 
     `index.as_query_engine(similarity_top_k=40, node_postprocessors=[PassageRanker(top_n=5)])`. One weighted
-    sum orders them: a passage's place in the retriever's list, its words beside those of the question and of the five
-    best passages, and what the facts of these name: an entity of it, or what it is about (its title, in the metadata
-    `title`, or the most frequent subject of its triples). Results carry the metadata that `GraphRetriever`'s carry.
+    sum orders them: a passage's words beside those of the question and of the five best passages, what the facts of
+    these name (an entity of it, or what it is about: its title, in the metadata `title`, or the most frequent subject
+    of its triples), and its place in the retriever's list. Results carry the metadata that `GraphRetriever`'s carry.
 
     Give it a wide list: it can only bring up what it is shown.
 
@@ -77,7 +77,7 @@ class PassageRanker(BaseNodePostprocessor):
         self._encoder = encoder
 
     @field_serializer("weights")
-    def _serialize_weights(self, weights: RankingWeights) -> dict[str, dict[str, float]]:
+    def _serialize_weights(self, weights: RankingWeights) -> dict[str, float]:
         return weights.to_dict()
 
     @classmethod

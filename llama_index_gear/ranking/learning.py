@@ -14,8 +14,8 @@ from llama_index.core.utils import get_tqdm_iterable
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.errors import ArgumentError, check_kinds, format_value
 from llama_index_gear.ranking.pool import Pool
-from llama_index_gear.ranking.ranker import choose_table, measure_signals, rank
-from llama_index_gear.ranking.signals import Floats
+from llama_index_gear.ranking.ranker import rank
+from llama_index_gear.ranking.signals import Company, Floats
 from llama_index_gear.ranking.weights import RankingWeights
 
 _FOLDS = 5
@@ -156,7 +156,7 @@ def _recall(example: Example, weights: RankingWeights) -> float:
 def fit_weights(
     examples: Sequence[Example], start: RankingWeights | None = None, *, pull: float = 1e-3
 ) -> RankingWeights:
-    """Learn the weights of the form of pools that the examples have; the other form keeps its own.
+    """Learn weights from the pools of questions and their gold passages.
 
     The ranking is a softmax over the pool, and its loss the cross entropy with the gold passages, which share the
     question's probability equally. Signals are scaled to a standard deviation of 1, and `pull` · |w − start|² / 2 is
@@ -174,11 +174,9 @@ def fit_weights(
     known = [example for example in examples if example.gold_ids & set(example.pool.places)]
     if not known:
         raise ArgumentError("no gold passage is in the pool of its question: check the gold ids")
-    start = RankingWeights({}, {}) if start is None else start
-    signals = [measure_signals(example.pool)[1] for example in known]
-    learned = _fit_table(signals, [_target(example) for example in known], choose_table(known[0].pool, start), pull)
-    is_base = "base" in known[0].pool.lists
-    return RankingWeights(start.search, learned) if is_base else RankingWeights(learned, start.base)
+    start = RankingWeights({}) if start is None else start
+    signals = [Company(example.pool).compare() for example in known]
+    return RankingWeights(_fit_table(signals, [_target(example) for example in known], start.signals, pull))
 
 
 def _target(example: Example) -> Floats:
@@ -190,16 +188,13 @@ def _fit_table(
     signals: Sequence[Mapping[str, Floats]], targets: Sequence[Floats], start: Mapping[str, float], pull: float
 ) -> dict[str, float]:
     """Return the weights in the signals' own units. A signal that says nothing keeps its start."""
-    names = list(dict.fromkeys(name for of_pool in signals for name in of_pool))
-    tables = [
-        np.array([of_pool.get(name, np.zeros(len(target))) for name in names]).T
-        for of_pool, target in zip(signals, targets, strict=True)
-    ]
+    names = list(signals[0])
+    tables = [np.array([of_pool[name] for name in names]).T for of_pool in signals]
     scale = np.maximum(np.concatenate(tables).std(axis=0), _LEAST_SPREAD)
     origin = np.array([start.get(name, 0.0) for name in names]) * scale
     weights = _Softmax([table / scale for table in tables], targets, origin, pull).solve() / scale
     learned = {name: float(weight) for name, weight in zip(names, weights, strict=True)}
-    return {**start, **{name: weight for name, weight in learned.items() if weight or name in start}}
+    return {name: weight for name, weight in learned.items() if weight or name in start}
 
 
 class _Softmax:

@@ -200,11 +200,6 @@ class Pool:
             own[entity] = sum(any(name in content.entities for name in names) for content in self.contents)
         return own
 
-    @cached_property
-    def topic_passages(self) -> Counter[str]:
-        """Entity key → number of passages that are about the entity."""
-        return Counter(chain.from_iterable(content.topics for content in self.contents))
-
     def group_facts(self, place: int) -> dict[str, list[Triple]]:
         """Return entity key → the triples of the passage at this place that name the entity."""
         facts: dict[str, list[Triple]] = {}

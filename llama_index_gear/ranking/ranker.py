@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from llama_index_gear.ranking.pool import Pool
-from llama_index_gear.ranking.signals import Company, Floats, Link, find_ranks, order, order_by_lists, scale_cosines
+from llama_index_gear.ranking.signals import Company, Link, order
 from llama_index_gear.ranking.weights import RankingWeights
 
 
@@ -22,6 +21,7 @@ class Ranked(NamedTuple):
             in the pool.
         signals: names of the signals that are not 0 for it.
         first_rank: its place by the lists together, from 1.
+        tied_by: the list whose place ties it to the question; None if a fact or its words do, or nothing.
         named_by: the fact of the best passages that names what it is about (`Company.named`); None if no fact does.
         linked_by: the fact of the best passages that names an entity of it (`Company.linked`); None if no fact does.
         leads: those of these two facts whose passage stands above it in the lists.
@@ -35,6 +35,7 @@ class Ranked(NamedTuple):
     shares: dict[str, float]
     signals: frozenset[str]
     first_rank: int
+    tied_by: str | None
     named_by: Link | None
     linked_by: Link | None
     leads: list[Link]
@@ -46,9 +47,9 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
     """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool."""
     if not pool.passages:
         return []
-    company, signals = measure_signals(pool)
-    table = choose_table(pool, weights)
-    added = {name: table[name] * values for name, values in signals.items() if name in table}
+    company = Company(pool)
+    signals = company.compare()
+    added = {name: weight * signals[name] for name, weight in weights.signals.items()}
     scores = np.sum(list(added.values()), axis=0) if added else np.zeros(len(pool.passages))
     powers = np.exp(scores - scores.max())
     powers /= powers.sum()
@@ -65,6 +66,7 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
                 shares={name: float(values[place]) for name, values in shares.items()},
                 signals=frozenset(name for name, values in signals.items() if values[place]),
                 first_rank=first_rank[place],
+                tied_by=company.first_list if 0 < company.first_places[place] == signals["tied"][place] else None,
                 named_by=named,
                 linked_by=linked,
                 leads=leads,
@@ -73,21 +75,3 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
             )
         )
     return ranked
-
-
-def choose_table(pool: Pool, weights: RankingWeights) -> Mapping[str, float]:
-    """Return the weights of a pool of this form."""
-    return weights.base if "base" in pool.lists else weights.search
-
-
-def measure_signals(pool: Pool) -> tuple[Company, dict[str, Floats]]:
-    """Return the best passages of a pool, and all signals by name, each of shape (passages,)."""
-    ranks = {name: find_ranks(ranked, pool.places) for name, ranked in pool.lists.items()}
-    company = Company(pool, order_by_lists(ranks, len(pool.passages)))
-    signals = company.compare()
-    if "dense" in pool.lists:
-        signals["dense"] = scale_cosines(pool.lists["dense"], pool.places)
-    for name in ("bm25", "base"):
-        if name in ranks:
-            signals[name] = -np.log1p(ranks[name])
-    return company, signals

@@ -28,16 +28,15 @@ _LISTS = {
 }
 
 
-def explain_place(pool: Pool, ranked: Ranked, ranks: dict[str, int]) -> list[dict[str, Any]]:
-    """Return the lists and signals that placed a passage, largest share first.
+def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
+    """Return the signals that placed a passage, largest share first.
 
-    A list that doesn't have the passage, or a signal that has seen nothing in it, is no reason, though it has a share.
-    Nor is what holds the passage back.
+    A signal that has seen nothing in the passage is no reason, though it has a share. Nor is what holds the passage
+    back. A link, or words, that tie the passage to the question are said by their own signals.
 
     Args:
         pool: the pool.
         ranked: the passage's place in the ranking.
-        ranks: name of a list → the passage's rank in it, from 1.
 
     Returns:
         `{"signal": …, "share": …, "reason": …}`, with the share of `Ranked.shares` and the reason in words.
@@ -45,7 +44,7 @@ def explain_place(pool: Pool, ranked: Ranked, ranks: dict[str, int]) -> list[dic
     """
     reasons = []
     for signal, share in sorted(ranked.shares.items(), key=lambda item: -item[1]):
-        if share >= _LEAST_SHARE and (reason := _describe(pool, ranked, signal, ranks)):
+        if share >= _LEAST_SHARE and signal in ranked.signals and (reason := _DESCRIBED[signal](pool, ranked)):
             reasons.append({"signal": signal, "share": round(share, 3), "reason": reason})
     return reasons
 
@@ -86,25 +85,17 @@ def _leads_on(pool: Pool, fact: Triple, known: Iterable[str]) -> bool:
     return any(entity_key(end) not in known and not pool.is_ordinary(end) for end in (fact.subject, fact.object))
 
 
-def _describe(pool: Pool, ranked: Ranked, signal: str, ranks: Mapping[str, int]) -> str:
-    """Say what a signal has seen; "" if it has seen nothing, or nothing that a reader learns from."""
-    if signal in _LISTS:
-        return _LISTS[signal].format(ranks[signal]) if signal in ranks else ""
-    describe = _DESCRIBED.get(signal)
-    return describe(pool, ranked) if describe and signal in ranked.signals else ""
-
-
-def _describe_similar(pool: Pool, ranked: Ranked) -> str:
-    return "shares many words with passages that the lists place first"
-
-
 def _describe_shared_words(pool: Pool, ranked: Ranked) -> str:
     return "shares rare words, which the question lacks, with passages that the lists place first"
 
 
 def _describe_walk(pool: Pool, ranked: Ranked) -> str:
     """Say so of a passage that is reached, not of one that only starts the walk."""
-    return "is reached over shared words from passages that the lists place first" * ("similar" in ranked.signals)
+    return "is reached over shared words from passages that the lists place first" * ("shared_words" in ranked.signals)
+
+
+def _describe_tied(pool: Pool, ranked: Ranked) -> str:
+    return "" if ranked.tied_by is None else _LISTS[ranked.tied_by].format(find_ranks(pool, ranked.id)[ranked.tied_by])
 
 
 def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
@@ -138,7 +129,6 @@ def _describe_linked(pool: Pool, ranked: Ranked) -> str:
 
 
 _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
-    "similar": _describe_similar,
     "shared_words": _describe_shared_words,
     "walk": _describe_walk,
     "phrases": _describe_phrases,
@@ -146,6 +136,7 @@ _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
     "in_question": _describe_in_question,
     "named": _describe_named,
     "linked": _describe_linked,
+    "tied": _describe_tied,
 }
 
 
@@ -188,7 +179,7 @@ def rank_nodes(pool: Pool, nodes: Mapping[str, BaseNode], weights: RankingWeight
     results = []
     for ranked in rank(pool, weights, top_k):
         ranks = find_ranks(pool, ranked.id)
-        node = with_explanation(nodes[ranked.id], build_chain(pool, ranked), ranks, explain_place(pool, ranked, ranks))
+        node = with_explanation(nodes[ranked.id], build_chain(pool, ranked), ranks, explain_place(pool, ranked))
         results.append(NodeWithScore(node=node, score=ranked.score))
     return results
 

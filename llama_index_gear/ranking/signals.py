@@ -1,10 +1,10 @@
-"""The signals of a ranking: numbers that a passage has in the lists, and beside the best passages of these."""
+"""The signals of a ranking: numbers that a passage has beside the question and the best passages of the lists."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -75,20 +75,12 @@ def find_ranks(ranked: Sequence[RankedPassage], places: Mapping[str, int]) -> Fl
     return np.array([first.get(passage_id, len(ranked)) for passage_id in places], dtype=np.float64)
 
 
-def order_by_lists(ranks: Mapping[str, Floats], number: int) -> Floats:
+def score_by_lists(ranks: Iterable[Floats], number: int) -> Floats:
     """Return the first score of each passage: −Σ ln(1 + rank) over the lists. Without a list all are equal.
 
     It is the logarithm of a product of whole numbers, so that the same ranks in other lists are the same score.
     """
-    return -np.log(reduce(np.multiply, (1 + of_list for of_list in ranks.values()), np.ones(number)))
-
-
-def scale_cosines(ranked: Sequence[RankedPassage], places: Mapping[str, int]) -> Floats:
-    """Return the cosine of each passage, scaled to 0 (the list's last, or none) to 1 (its best)."""
-    scores = {passage_id: score for passage_id, score in reversed(ranked) if score is not None}
-    last, best = min(scores.values(), default=0.0), max(scores.values(), default=0.0)
-    width = best - last
-    return np.array([(scores.get(passage_id, last) - last) / width if width > 0 else 0.0 for passage_id in places])
+    return -np.log(reduce(np.multiply, (1 + of_list for of_list in ranks), np.ones(number)))
 
 
 # -- company -----------------------------------------------------------------------------------------------------
@@ -103,11 +95,13 @@ class Company:
 
     Args:
         pool: the pool.
-        first: first score of each passage; the five highest are the best passages.
 
     Attributes:
-        order: places of all passages by their first score, highest first.
-        best: places of the best passages.
+        order: places of all passages by the lists together, best first (`score_by_lists`).
+        best: places of the best passages, the first five of these.
+        first_list: name of the list whose places tie passages to the question: dense search's, else that of another
+            retriever, else BM25's; None if there is none of these.
+        first_places: 61 / (61 + rank) of each passage in that list, or 0.
         named: for each passage, the most similar fact of the other best passages that names what it is about; None if
             no fact does.
         linked: for each passage, the strongest fact of the other best passages that names any entity of it; None if no
@@ -115,12 +109,17 @@ class Company:
 
     """
 
-    def __init__(self, pool: Pool, first: Floats) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._first = first
-        self.order = order(first)
+        ranks = {name: find_ranks(ranked, pool.places) for name, ranked in pool.lists.items()}
+        self._first = score_by_lists(ranks.values(), len(pool.passages))
+        self.order = order(self._first)
         self.best = self.order[:BEST]
-        self._shares = 1 / np.arange(2, 2 + len(self.best))
+        self.first_list = next((name for name in _FIRST_LISTS if name in ranks), None)
+        self.first_places = np.zeros(len(pool.passages))
+        if self.first_list is not None:
+            rank = ranks[self.first_list]
+            self.first_places = np.where(rank < len(pool.lists[self.first_list]), _NEAR / (_NEAR + rank), 0.0)
         self._links: dict[str, list[Link]] = {}
         for place in self.best:
             likeness = {fact: pool.coverage(fact.text) + _LEAST for fact in pool.passages[place].triples}
@@ -139,9 +138,8 @@ class Company:
 
         Of words, each as BM25 weighs it within the pool:
 
-        - `similar`: cosine of its words with those of the best passages, the better ones counting more.
-        - `shared_words`: the part of it that comes from words that at most twelve passages have, and the question lacks
-          (Rocchio's feedback).
+        - `shared_words`: cosine of its words with those of the best passages, the better ones counting more; only words
+          count that two to twelve passages have, and the question lacks (Rocchio's feedback).
         - `walk`: ln(share of the best + 10⁻⁴) of random walks between passages and their words, from the passages as
           the lists rank them and from the words of the question.
         - `phrases`: the share of the question's neighboring words that stand side by side in it too.
@@ -152,50 +150,36 @@ class Company:
         - `linked`: of the facts of the best passages that name any entity of it, the highest likeness / log₂(1 +
           passages that name the entity).
         - `named`: the likeness of the most similar fact of the best passages that names what it is about.
-        - `named_rarity`: of that, 1 / log₂(1 + passages that name it, or are about it).
         - `in_question`: the share of the question that the name of what it is about makes up, if all of it is there.
 
         Of both:
 
-        - `tied`: how well anything ties it to the question: its place in the first list, words, or a fact.
+        - `tied`: how well anything ties it to the question: its place in the first list, its words, or a fact.
 
         """
         linked = np.array([self._strength(link) if link else 0.0 for link in self.linked])
         named = np.array([link.likeness if link else 0.0 for link in self.named])
         return {
-            **self._compare_words(),
+            "shared_words": self._compare_words(),
             "walk": self._walk(),
             "phrases": self._find_phrases(),
             "new_words": self._find_new_words(),
             "linked": linked,
             "named": named,
-            "named_rarity": np.array([self._rarity(link) if link else 0.0 for link in self.named]),
             "in_question": np.array([self._cover_topic(content) for content in self._pool.contents]),
-            "tied": np.maximum.reduce(
-                [self._first_place(), np.minimum(1.0, _STRONG * linked), named > 0, self._cover()]
-            ),
+            "tied": np.maximum.reduce([self.first_places, np.minimum(1.0, _STRONG * linked), named > 0, self._cover()]),
         }
 
-    def _first_place(self) -> Floats:
-        lists = self._pool.lists
-        name = next((name for name in _FIRST_LISTS if name in lists), None)
-        if name is None:
-            return np.zeros(len(self._pool.passages))
-        ranks = find_ranks(lists[name], self._pool.places)
-        return np.where(ranks < len(lists[name]), _NEAR / (_NEAR + ranks), 0.0)
-
-    def _compare_words(self) -> dict[str, Floats]:
+    def _compare_words(self) -> Floats:
         _, weights, passages, _, asked = self._pool.terms
         lengths = np.linalg.norm(weights, axis=1)[:, None]
         lengths[lengths == 0] = 1.0
         is_link = (passages >= 2) & (passages <= MAX_LINK_PASSAGES)
         is_link[asked] = False
-        best = weights[self.best] / lengths[self.best]
+        best = weights[self.best] / lengths[self.best] * is_link
         is_other = np.arange(len(weights))[:, None] != np.array(self.best)
-        return {
-            "similar": (weights @ best.T / lengths * is_other) @ self._shares,
-            "shared_words": (weights @ (best * is_link).T / lengths * is_other) @ self._shares,
-        }
+        shared: Floats = (weights @ best.T / lengths * is_other) @ (1 / np.arange(2, 2 + len(self.best)))
+        return shared
 
     def _walk(self) -> Floats:
         """Walk between passages and words; half of each step returns to the start."""
@@ -304,10 +288,6 @@ class Company:
 
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])
-
-    def _rarity(self, link: Link) -> float:
-        naming, about = self._pool.entity_passages[link.entity], self._pool.topic_passages[link.entity]
-        return 1 / math.log2(1 + max(naming, about))
 
 
 def order(scores: Floats) -> list[int]:

@@ -1,4 +1,4 @@
-"""The weights of a ranking, as a table that one can read, save and load."""
+"""The weights of a ranking, which one can read, save and load."""
 
 from __future__ import annotations
 
@@ -11,16 +11,8 @@ from typing import Any
 
 from llama_index_gear.errors import ArgumentError, check_numbers, format_value, read_path
 
-LISTS = ("dense", "bm25", "pagerank", "base")
-"""Names of the lists that a pool may have; "base" is that of another retriever, whose scores say nothing."""
-LIST_SIGNALS = ("dense", "bm25", "base")
-"""Names of the signals of lists."""
-COMPANY_SIGNALS = (
-    "similar", "shared_words", "walk", "phrases", "new_words", "linked", "named", "named_rarity", "in_question", "tied",
-)  # fmt: skip
-"""Names of the signals beside the best passages."""
-SIGNALS = (*LIST_SIGNALS, *COMPANY_SIGNALS)
-_TABLES = ("search", "base")
+SIGNALS = ("shared_words", "walk", "phrases", "new_words", "linked", "named", "in_question", "tied")
+"""Names of the signals."""
 _DEFAULT = Path(__file__).parent / "default_weights.json"
 
 
@@ -28,60 +20,56 @@ _DEFAULT = Path(__file__).parent / "default_weights.json"
 class RankingWeights:
     """The weights of a ranking: a passage's score is the sum of weight · signal (`ranking.signals` describes these).
 
-    A signal without a weight counts nothing. There are two tables, since another retriever's list says less than the
-    store's own lists do.
+    A signal without a weight counts nothing.
 
     Attributes:
-        search: signal → weight, of a pool that the store's own lists fill: dense search, BM25, PageRank.
-        base: signal → weight, of a pool that another retriever's list fills.
+        signals: signal → weight.
 
     Raises:
         ArgumentError: an unknown signal, or a weight that is no finite number of 32 bits.
 
     """
 
-    search: Mapping[str, float]
-    base: Mapping[str, float]
+    signals: Mapping[str, float]
 
     def __post_init__(self) -> None:
-        for field in _TABLES:
-            weights = getattr(self, field)
-            for name, weight in weights.items():
-                if name not in SIGNALS:
-                    raise ArgumentError(
-                        f"{field} knows no signal {format_value(name)}; it knows {', '.join(sorted(SIGNALS))}"
-                    )
-                check_numbers("a finite number of 32 bits", lambda _: True, **{f"the weight of {name!r}": weight})
-            object.__setattr__(self, field, MappingProxyType(dict(weights)))
+        for name, weight in self.signals.items():
+            if name not in SIGNALS:
+                known = ", ".join(sorted(SIGNALS))
+                raise ArgumentError(f"the ranking has no signal {format_value(name)}; it has {known}")
+            check_numbers("a finite number of 32 bits", lambda _: True, **{f"the weight of {name!r}": weight})
+        object.__setattr__(self, "signals", MappingProxyType(dict(self.signals)))
 
     def __hash__(self) -> int:
-        """Hash the tables, whatever their order."""
-        return hash((frozenset(self.search.items()), frozenset(self.base.items())))
+        """Hash the weights, whatever their order."""
+        return hash(frozenset(self.signals.items()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the plain tables."""
-        return type(self), (dict(self.search), dict(self.base))
+        """Pickle and copy the plain weights."""
+        return type(self), (dict(self.signals),)
 
     @classmethod
     def default(cls) -> RankingWeights:
         """Return the weights that come with the package."""
         return cls.from_json(_DEFAULT.read_text("utf-8"))
 
-    def to_dict(self) -> dict[str, dict[str, float]]:
-        """Return both tables as plain dicts; `from_dict` reads them."""
-        return {name: dict(getattr(self, name)) for name in _TABLES}
+    def to_dict(self) -> dict[str, float]:
+        """Return signal → weight as a plain dict; `from_dict` reads it."""
+        return dict(self.signals)
 
     @classmethod
-    def from_dict(cls, tables: Mapping[str, Any]) -> RankingWeights:
-        """Read weights from `to_dict`'s tables.
+    def from_dict(cls, weights: Mapping[str, Any]) -> RankingWeights:
+        """Read weights from `to_dict`'s dict.
 
         Raises:
-            ArgumentError: these are no such tables, or an unknown signal or no number stands in them.
+            ArgumentError: it is no dict, or an unknown signal or no number stands in it.
 
         """
-        if not isinstance(tables, Mapping) or set(tables) != set(_TABLES):
-            raise ArgumentError('weights must have the tables "search" and "base", as to_dict and to_json write them')
-        return cls(**tables)
+        if not isinstance(weights, Mapping):
+            raise ArgumentError(
+                f"weights must be signal → weight, as to_dict and to_json write them, got {format_value(weights)}"
+            )
+        return cls(weights)
 
     def to_json(self) -> str:
         """Return the weights as JSON, one a line."""
@@ -96,10 +84,10 @@ class RankingWeights:
 
         """
         try:
-            tables = json.loads(text)
+            weights = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ArgumentError(f"weights must be JSON, as RankingWeights.to_json writes it: {error}") from error
-        return cls.from_dict(tables)
+        return cls.from_dict(weights)
 
     def save(self, path: str | Path) -> None:
         """Write the weights to a JSON file.

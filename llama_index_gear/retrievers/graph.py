@@ -25,16 +25,16 @@ class GraphRetriever(StoreRetriever):
     """Finds passages by search and by the graph, and ranks them together. No LLM.
 
     Dense search, BM25, and a PageRank over the triples of what both find first each give forty passages to a pool. One
-    weighted sum with learned weights orders it. Its signals are a passage's places in the lists, its words beside those
-    of the question and of the five best passages, and what the facts of these name: an entity of the passage, or what
-    it is about (its title, in the metadata `title`, or the most frequent subject of its triples). Where no fact joins
-    passages, words decide. The pool has the same width whatever `similarity_top_k` is, so that five passages are the
-    first five of forty.
+    weighted sum with learned weights orders it. Its signals are a passage's words beside those of the question and of
+    the five best passages, what the facts of these name (an entity of the passage, or what it is about: its title, in
+    the metadata `title`, or the most frequent subject of its triples), and its place in dense search's list. Where no
+    fact joins passages, words decide. The pool's size doesn't depend on `similarity_top_k`: the top 5 are always the
+    first 5 of the top 40.
 
     Each result says why it stands where it does, in metadata that neither the LLM nor the embedding model sees:
     `gear_chain` (the triples that lead to it), `gear_ranks` (its rank in each list) and `gear_reasons` (what placed it,
-    in words, with its share of the weighted sum). Its score is the share of the pool's worth that the ranking gives it:
-    all scores of a pool sum to 1, so a similarity cut-off made for cosines would remove nearly every result.
+    in words, with its share of the weighted sum). Scores are normalized: those of a pool sum to 1. Don't apply a
+    similarity cut-off that was made for cosines: it would remove nearly every result.
 
     Args:
         vector_store: the store that holds passages and triples.

@@ -96,8 +96,7 @@ def test_the_script_learns_measures_and_writes(
     monkeypatch.setattr(sys, "argv", ["ranking.py", *words])
     ranking.main()
     weights = RankingWeights.load(learned)
-    assert weights.search and weights.base and "base" not in weights.search
-    assert all(weight == round(weight, 3) >= 0 for table in weights.to_dict().values() for weight in table.values())
+    assert weights.signals and all(weight == round(weight, 3) > 0 for weight in weights.signals.values())
     results = json.loads(out.read_text("utf-8"))
     assert set(results) == {f"{name}-file" for name in ranking.LEARNED}
     rows = {row["method"]: row for row in results["musique-file"]["rows"]}
@@ -132,22 +131,20 @@ def test_each_kind_of_text_has_an_equal_part_in_what_is_learned(monkeypatch: pyt
     pools = [make_pool(number) for number in range(30)]
     counted: list[int] = []
 
-    def fit_weights(examples: list[Example], start: RankingWeights) -> RankingWeights:
+    def fit_weights(examples: list[Example]) -> RankingWeights:
         counted.append(len(examples))
-        return start
+        return RankingWeights.default()
 
     monkeypatch.setattr(ranking, "fit_weights", fit_weights)
     monkeypatch.setattr(ranking, "PER_KIND", 12)
     stores = {(name, "file"): pools for name in ("musique", "2wiki", "hotpotqa", "lihua")}
     ranking.learn(stores, lambda number: True)
-    assert counted == [2 * (3 * 4 + 12), 3 * 4 + 12]  # two forms of the store's own lists, one of a foreign one's
+    assert counted == [3 * (3 * 4 + 12)]  # three forms of each pool
 
 
-def test_a_signal_is_left_out_of_both_tables() -> None:
-    weights = ranking.without_signal(
-        RankingWeights({"dense": 1.0, "linked": 2.0}, {"linked": 3.0, "base": 4.0}), "linked"
-    )
-    assert weights == RankingWeights({"dense": 1.0}, {"base": 4.0})
+def test_a_signal_is_left_out() -> None:
+    weights = ranking.without_signal(RankingWeights({"tied": 1.0, "linked": 2.0}), "linked")
+    assert weights == RankingWeights({"tied": 1.0})
 
 
 def test_the_shipped_weights_rank_some_sets_and_nothing_is_learned(

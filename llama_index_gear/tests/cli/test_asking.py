@@ -74,8 +74,7 @@ def test_json_holds_the_same(run: Runner, docs: Path) -> None:
 
 def test_weights_rank(run: Runner, docs: Path, tmp_path: Path) -> None:
     run("index", "docs", "--store", "s")
-    only_dense = RankingWeights({"dense": 1.0}, {})
-    only_dense.save(tmp_path / "w.json")
+    RankingWeights({"tied": 1.0}).save(tmp_path / "w.json")
     scores = []
     for options in ([], ["--weights", "w.json"]):
         values = json.loads(run("ask", QUESTION, "--store", "s", "--json", *options).out)

@@ -28,7 +28,7 @@ TEXTS = {
     "milk": "Cheese is made of milk.",
     "dell": "Dell Curry was with the Charlotte Hornets.",
 }
-WEIGHTS = RankingWeights({}, {"base": 1.0, "named": 9.0})
+WEIGHTS = RankingWeights({"tied": 1.0, "named": 9.0})
 
 
 def make_node(name: str, text: str) -> TextNode:
@@ -127,7 +127,7 @@ def test_scores_of_the_retriever_say_nothing() -> None:
 
 def test_it_ranks_in_another_language() -> None:
     german = [NodeWithScore(node=TextNode(id_=name, text=text)) for name, text in (("a", "Käse"), ("b", "Häuser"))]
-    words = RankingWeights({}, {"new_words": 1.0})
+    words = RankingWeights({"new_words": 1.0})
     ranker = PassageRanker(weights=words, language="german")
     assert list_ids(ranker.postprocess_nodes(german, query_str="Das Haus"))[0] == "b"
     assert list_ids(PassageRanker(weights=words).postprocess_nodes(german, query_str="Das Haus"))[0] == "a"
@@ -193,7 +193,7 @@ def test_from_dict_refuses_what_is_no_ranker() -> None:
     wrong: list[tuple[Any, str]] = [
         ({"top_k": 5}, "a PassageRanker has no top_k"),
         ({"top_n": 0}, "top_n"),
-        ({"weights": {"search": {}}}, '"search" and "base"'),
+        ({"weights": {"dense": 1.0}}, "the ranking has no signal 'dense'"),
         ({"language": "klingon"}, "klingon"),
     ]
     for values, message in wrong:

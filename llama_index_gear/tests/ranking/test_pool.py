@@ -12,8 +12,8 @@ from llama_index.core.schema import TextNode
 
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, RankedPassage, write_line
-from llama_index_gear.ranking.ranker import measure_signals
 from llama_index_gear.ranking.reasons import to_pool_passage
+from llama_index_gear.ranking.signals import Company
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple
 
@@ -188,7 +188,7 @@ def test_words_of_scripts_without_spaces() -> None:
 def test_a_name_stands_in_a_question_of_any_script(question: str, subject: str, is_named: bool) -> None:
     facts = [(subject, "is", "x")] if subject else []
     pool = make_pool(question, make_passage("a", "x", *facts), make_passage("b", "y"))
-    assert bool(measure_signals(pool)[1]["in_question"][0]) == is_named
+    assert bool(Company(pool).compare()["in_question"][0]) == is_named
 
 
 def test_spellings_of_one_entity_are_one_subject() -> None:

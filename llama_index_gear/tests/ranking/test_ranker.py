@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
-from llama_index_gear.ranking.ranker import choose_table, measure_signals, rank
-from llama_index_gear.ranking.signals import find_ranks, order_by_lists
+from llama_index_gear.ranking.ranker import rank
+from llama_index_gear.ranking.signals import Company, find_ranks, score_by_lists
 from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple
@@ -52,15 +52,14 @@ def pools(draw: DrawFn) -> Pool:
     return Pool(draw(sentences), passages, lists, ENCODER)
 
 
-TABLES = st.dictionaries(st.sampled_from(SIGNALS), st.floats(-3, 3))
-WEIGHTS = st.builds(RankingWeights, TABLES, TABLES)
+WEIGHTS = st.builds(RankingWeights, st.dictionaries(st.sampled_from(SIGNALS), st.floats(-3, 3)))
 
 
 def test_a_pool_without_a_list_is_ranked_by_what_its_passages_are_beside_one_another() -> None:
     passages = [make_passage("a", "cheese"), make_passage("b", "alpha", ("Alpha", "is", "b"))]
     ranked = rank(Pool("alpha?", passages, {}, ENCODER), RankingWeights.default())
     assert [place.id for place in ranked] == ["b", "a"] and sum(place.score for place in ranked) == pytest.approx(1.0)
-    ranked = rank(Pool("?", passages, {}, ENCODER), RankingWeights({"dense": 1.0}, {}))
+    ranked = rank(Pool("?", passages, {}, ENCODER), RankingWeights({"phrases": 1.0}))
     assert [(place.id, place.score) for place in ranked] == [("a", 0.5), ("b", 0.5)]
 
 
@@ -76,7 +75,7 @@ def test_a_ranking_shares_the_pool_out(pool: Pool, weights: RankingWeights) -> N
 
 
 @given(pools(), WEIGHTS)
-def test_scores_are_the_softmax_of_what_lists_and_signals_add(pool: Pool, weights: RankingWeights) -> None:
+def test_scores_are_the_softmax_of_what_signals_add(pool: Pool, weights: RankingWeights) -> None:
     """Shares are what the signals add, less their mean, so that their sums differ as the scores' logarithms."""
     ranked = rank(pool, weights)
     first, *others = [math.fsum(place.shares.values()) - math.log(place.score) for place in ranked]
@@ -86,12 +85,12 @@ def test_scores_are_the_softmax_of_what_lists_and_signals_add(pool: Pool, weight
 
 
 @given(pools(), WEIGHTS)
-def test_a_passage_adds_up_its_signals_by_the_weights_of_the_pool_s_form(pool: Pool, weights: RankingWeights) -> None:
-    table = weights.base if "base" in pool.lists else weights.search
-    assert choose_table(pool, weights) == table
-    company, signals = measure_signals(pool)
+def test_a_passage_adds_up_its_weighted_signals(pool: Pool, weights: RankingWeights) -> None:
+    company = Company(pool)
+    signals = company.compare()
     sums = [
-        math.fsum(table.get(name, 0.0) * values[n] for name, values in signals.items()) for n in pool.places.values()
+        math.fsum(weight * signals[name][place] for name, weight in weights.signals.items())
+        for place in pool.places.values()
     ]
     powers = [math.exp(value - max(sums)) for value in sums]
     ranked = {place.id: place for place in rank(pool, weights)}
@@ -99,16 +98,14 @@ def test_a_passage_adds_up_its_signals_by_the_weights_of_the_pool_s_form(pool: P
     for id_, place in pool.places.items():
         assert ranked[id_].signals == {name for name, values in signals.items() if values[place]}
         assert company.order[ranked[id_].first_rank - 1] == place
-        assert ranked[id_].shares.keys() == table.keys() & signals.keys()
+        assert ranked[id_].shares.keys() == weights.signals.keys()
 
 
 @given(pools())
 def test_signals_are_finite_numbers_within_their_bounds(pool: Pool) -> None:
-    for name, values in measure_signals(pool)[1].items():
+    for name, values in Company(pool).compare().items():
         assert values.dtype == np.float64 and values.shape == (len(pool.passages),)
-        lowest, highest = {"walk": (-9.3, 1e-3), "bm25": (-3, 0), "base": (-3, 0), "similar": (0, 1.5)}.get(
-            name, (0, 1.01)
-        )
+        lowest, highest = {"walk": (-9.3, 1e-3), "shared_words": (0, 1.5)}.get(name, (0, 1.01))
         assert all(lowest <= value <= highest for value in values), name
 
 
@@ -120,7 +117,7 @@ def test_the_order_of_passages_and_lists_says_nothing(pool: Pool, weights: Ranki
     rng.shuffle(lists)
     turned = Pool(pool.question, passages, dict(lists), ENCODER)
     assert {place.id: place.score for place in rank(turned, weights)} == expected
-    first = order_by_lists({name: find_ranks(places, pool.places) for name, places in lists}, len(passages))
+    first = score_by_lists([find_ranks(places, pool.places) for _, places in lists], len(passages))
     assume(len({*first.tolist()}) == len(passages))
     rng.shuffle(passages)
     shuffled = Pool(pool.question, passages, dict(lists), ENCODER)
@@ -130,21 +127,24 @@ def test_the_order_of_passages_and_lists_says_nothing(pool: Pool, weights: Ranki
 @given(pools(), st.booleans())
 def test_weights_of_nothing_keep_the_order_of_the_pool(pool: Pool, are_zeros: bool) -> None:
     table = dict.fromkeys(SIGNALS, 0) if are_zeros else {}
-    ranked = rank(pool, RankingWeights(table, table))
+    ranked = rank(pool, RankingWeights(table))
     assert [place.id for place in ranked] == [passage.id for passage in pool.passages]
     assert [place.score for place in ranked] == pytest.approx([1 / len(ranked)] * len(ranked))
 
 
 @given(pools())
-def test_by_one_list_alone_the_ranking_is_the_list(pool: Pool) -> None:
+def test_where_nothing_but_a_list_ties_passages_the_ranking_is_the_list(pool: Pool) -> None:
     assume("base" in pool.lists)
-    ranked = rank(pool, RankingWeights({}, {"base": 2.0}))
+    bare = [passage._replace(triples=()) for passage in pool.passages]
+    ranked = rank(Pool("?", bare, {"base": pool.lists["base"]}, ENCODER), RankingWeights({"tied": 2.0}))
     assert [place.id for place in ranked] == [place.id for place in pool.lists["base"]]
+    assert {place.tied_by for place in ranked} == {"base"}
 
 
 @given(pools(), WEIGHTS)
 def test_what_leads_to_a_passage_is_a_fact_of_another_best_one(pool: Pool, weights: RankingWeights) -> None:
-    company, _ = measure_signals(pool)
+    company = Company(pool)
+    tied = company.compare()["tied"]
     for place in rank(pool, weights):
         own = pool.places[place.id]
         for link in filter(None, (place.named_by, place.linked_by)):
@@ -160,6 +160,9 @@ def test_what_leads_to_a_passage_is_a_fact_of_another_best_one(pool: Pool, weigh
         assert place.leads == [link for link in (place.named_by, place.linked_by) if link and link.place in above]
         assert bool(place.new_words) == ("new_words" in place.signals)
         assert bool(place.phrases) == ("phrases" in place.signals)
+        if place.tied_by is not None:
+            number = [one.id for one in pool.lists[place.tied_by]].index(place.id)
+            assert tied[own] == pytest.approx(61 / (61 + number)) and not (place.named_by and number)
 
 
 @given(pools(), WEIGHTS, st.integers(1, 12))
@@ -169,7 +172,7 @@ def test_the_first_of_a_ranking_are_those_of_the_whole(pool: Pool, weights: Rank
 
 def test_nothing_is_ranked_as_nothing() -> None:
     assert rank(make_pool("alpha"), RankingWeights.default()) == []
-    assert rank(make_pool(""), RankingWeights({}, {})) == []
+    assert rank(make_pool(""), RankingWeights({})) == []
 
 
 def test_one_passage_has_all() -> None:
@@ -187,8 +190,8 @@ def test_a_fact_of_the_best_brings_up_what_it_names() -> None:
         make_passage("founder", "Acme was founded by Ada", ("Acme", "founded by", "Ada")),
     )
     likeness = pool.coverage("Zed has the maker Acme") + 0.001
-    ranked = rank(pool, RankingWeights({"base": 9.0}, {"base": 1.0, "named": 30.0, "dense": 2.0}))
-    sums = {"maker": 0.0, "other": -math.log(2), "founder": -math.log(3) + 30 * likeness}
+    ranked = rank(pool, RankingWeights({"tied": 1.0, "named": 30.0}))
+    sums = {"maker": 1.0, "other": 61 / 62, "founder": 1.0 + 30 * likeness}
     total = math.fsum(map(math.exp, sums.values()))
     assert {place.id: place.score for place in ranked} == pytest.approx(
         {id_: math.exp(s) / total for id_, s in sums.items()}
@@ -197,7 +200,8 @@ def test_a_fact_of_the_best_brings_up_what_it_names() -> None:
     founder = ranked[0]
     assert founder.named_by is not None and founder.named_by.triple == Triple("Zed", "has the maker", "Acme")
     assert founder.leads == [founder.named_by, founder.linked_by] and ranked[1].leads == []
-    assert founder.shares == pytest.approx({"base": -math.log(3) + math.log(6) / 3, "named": 20 * likeness})
+    assert founder.shares == pytest.approx({"tied": (1 - 61 / 62) / 3, "named": 20 * likeness})
+    assert [place.tied_by for place in ranked] == [None, "base", "base"]
     assert founder.new_words == ["founded"] and ranked[1].linked_by is not None
 
 
@@ -208,7 +212,7 @@ def test_weights_as_large_as_can_be_rank_too(name: str) -> None:
         places = [RankedPassage(str(n), 1.0 - n / 9) for n in range(3)]
         for weight in (1e38, -1e38):
             table = {name: weight, "walk": weight}
-            ranked = rank(Pool("alpha", passages, dict.fromkeys(lists, places), ENCODER), RankingWeights(table, table))
+            ranked = rank(Pool("alpha", passages, dict.fromkeys(lists, places), ENCODER), RankingWeights(table))
             assert math.fsum(place.score for place in ranked) == pytest.approx(1.0)
             assert all(math.isfinite(share) for place in ranked for share in place.shares.values())
 
@@ -216,5 +220,5 @@ def test_weights_as_large_as_can_be_rank_too(name: str) -> None:
 def test_passages_are_ranked_whose_text_no_encoding_has() -> None:
     texts = ["alpha \ud800", "\udfff", "alpha 父亲", ""]
     pool = make_pool("alpha \ud800 父亲?", *(make_passage(str(n), text) for n, text in enumerate(texts)))
-    ranked = rank(pool, RankingWeights({}, {"new_words": 1.0, "phrases": 1.0}))
+    ranked = rank(pool, RankingWeights({"new_words": 1.0, "phrases": 1.0}))
     assert ranked[0].id == "2" and math.fsum(place.score for place in ranked) == pytest.approx(1.0)

@@ -9,7 +9,7 @@ import pytest
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
 from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.reasons import build_chain, explain_place, find_ranks
-from llama_index_gear.ranking.weights import COMPANY_SIGNALS, SIGNALS, RankingWeights
+from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple, serialize_triples
 
@@ -23,8 +23,8 @@ PASSAGES = {
     "cheese": ("Cheese is made of it", []),
 }
 QUESTION = "Where did the father of Stephen play, and what is milk?"
-EQUAL = RankingWeights({}, dict.fromkeys(SIGNALS, 1.0))
-BY_FACTS = RankingWeights({}, {"named": 1e3, "linked": 1e3})
+EQUAL = RankingWeights(dict.fromkeys(SIGNALS, 1.0))
+BY_FACTS = RankingWeights({"named": 1e3, "linked": 1e3})
 FACT = "Stephen Curry — has the father — Dell Curry"
 
 
@@ -43,12 +43,12 @@ def find(pool: Pool, passage_id: str, weights: RankingWeights = EQUAL) -> Ranked
 
 def explain(passage_id: str, weights: RankingWeights = EQUAL, pool: Pool = POOL) -> dict[str, str]:
     """Return signal → reason."""
-    reasons = explain_place(pool, find(pool, passage_id, weights), find_ranks(pool, passage_id))
+    reasons = explain_place(pool, find(pool, passage_id, weights))
     return {reason["signal"]: reason["reason"] for reason in reasons}
 
 
 def test_reasons_in_words() -> None:
-    weights = RankingWeights({}, {name: 1.0 for name in COMPANY_SIGNALS if name not in ("walk", "similar")})
+    weights = RankingWeights({name: 1.0 for name in SIGNALS if name != "walk"})
     assert explain("dell", weights) == {
         "named": f"speaks of “Dell Curry”, which another passage names: {FACT}",
         "linked": f"names “Dell Curry”, as another passage does: {FACT}",
@@ -57,8 +57,8 @@ def test_reasons_in_words() -> None:
     milk = explain("milk", weights)
     assert milk["in_question"] == "speaks of “Milk”, which the question names"
     assert milk["new_words"] == "has “milk” of the question, which the lists' two best passages lack"
-    assert explain("dell", RankingWeights({}, {"base": 1.0})) == {
-        "base": "place 2 of the retriever that was there first"
+    assert explain("stephen", RankingWeights({"tied": 1.0})) == {
+        "tied": "place 1 of the retriever that was there first"
     }
 
 
@@ -67,17 +67,13 @@ def test_reasons_by_words() -> None:
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
     base = {"base": [RankedPassage(name) for name in texts]}
     pool = Pool("zeta? eta theta", passages, base, ENCODER)
-    seen = {
-        name: explain(name, RankingWeights({}, {"similar": 9.0, "shared_words": 9.0, "walk": 9.0}), pool)
-        for name in "abcef"
-    }
+    seen = {name: explain(name, RankingWeights({"shared_words": 9.0, "walk": 9.0}), pool) for name in "abcef"}
     assert seen["b"] == {
-        "similar": "shares many words with passages that the lists place first",
         "shared_words": "shares rare words, which the question lacks, with passages that the lists place first",
         "walk": "is reached over shared words from passages that the lists place first",
     }
     assert seen["e"] == {} and seen["f"] == {}  # nothing is shared: the walk only starts at the question's words
-    assert explain("f", RankingWeights({}, {"phrases": 9.0}), pool) == {
+    assert explain("f", RankingWeights({"phrases": 9.0}), pool) == {
         "phrases": "has “eta theta” of the question, word for word"
     }
 
@@ -86,7 +82,7 @@ def test_words_of_a_script_whose_words_cannot_be_told_apart_are_not_quoted() -> 
     for question, text in (("พระนเรศวรเกิดที่ไหน", "พระนเรศวรเกิดที่พิษณุโลก"), ("父亲是谁", "他的父亲")):
         passages = [PoolPassage("a", "", []), PoolPassage("b", text, [])]
         pool = Pool(question, passages, {"base": [RankedPassage("a")]}, ENCODER)
-        reason = explain("b", RankingWeights({}, {"new_words": 9.0}), pool)["new_words"]
+        reason = explain("b", RankingWeights({"new_words": 9.0}), pool)["new_words"]
         assert reason == "has words of the question, which the best other passage of the lists lacks"
 
 
@@ -103,7 +99,7 @@ def test_a_passage_is_called_by_its_title() -> None:
     film = explain("film", pool=pool)
     assert film["named"] == "is about “Hornets”, which “Ada (actor)” names: Ada — acted in — Hornets"
     assert film["in_question"] == "is about “Hornets”, which the question names"
-    weights = RankingWeights({}, {"linked": 99.0})
+    weights = RankingWeights({"linked": 99.0})
     assert (
         explain("film", weights, pool)["linked"]
         == "names “Ada”, which another passage is about: Ada — acted in — Hornets"
@@ -171,16 +167,15 @@ def test_a_sentence_is_quoted_and_the_words_between_the_names_stay() -> None:
 
 def test_what_a_passage_lacks_is_no_reason_for_it() -> None:
     """A signal that is 0 takes a share away where others have it, but has nothing to say."""
-    for signal in COMPANY_SIGNALS:
-        weights = RankingWeights({}, {signal: 10.0})
+    for signal in SIGNALS:
+        weights = RankingWeights({signal: 10.0})
         lacking = [name for name in PASSAGES if signal not in find(POOL, name, weights).signals]
         assert not any(explain(name, weights) for name in lacking), signal
-    assert set(explain("cheese", RankingWeights({}, {"base": -1.0, "linked": 1.0, "new_words": 1.0}))) == {"base"}
 
 
 def test_what_holds_a_passage_back_is_no_reason() -> None:
-    weights = RankingWeights({}, {"linked": -10.0, "base": 1.0})
-    assert find(POOL, "dell", weights).shares["linked"] < -0.05 and set(explain("dell", weights)) == {"base"}
+    weights = RankingWeights({"linked": -10.0, "new_words": 1.0})
+    assert find(POOL, "dell", weights).shares["linked"] < -0.05 and set(explain("dell", weights)) == {"new_words"}
 
 
 def test_no_reason_says_that_a_passage_names_itself() -> None:
@@ -211,25 +206,31 @@ def test_a_fan_is_linked_and_not_named() -> None:
 def test_shares_are_those_of_the_ranking_and_descend() -> None:
     for name in PASSAGES:
         ranked = find(POOL, name)
-        reasons = explain_place(POOL, ranked, find_ranks(POOL, name))
+        reasons = explain_place(POOL, ranked)
         shares = [reason["share"] for reason in reasons]
         assert shares == sorted(shares, reverse=True) and all(share >= 0.05 for share in shares)
         assert shares == [round(ranked.shares[reason["signal"]], 3) for reason in reasons]
         assert json.loads(json.dumps(reasons)) == reasons
 
 
-def test_a_list_without_the_passage_is_no_reason() -> None:
+def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
+    """Not by a fact or by words, which have reasons of their own, and not by a list that lacks it."""
     lists = {
-        "dense": [RankedPassage("milk", 0.9), RankedPassage("deleted", 0.5)],
-        "bm25": [RankedPassage("dell", 2.0), RankedPassage("milk", 1.0)],
+        "bm25": [RankedPassage("dell", 2.0), RankedPassage("cheese", 1.0), RankedPassage("milk", 1.0)],
+        "dense": [RankedPassage("milk", 0.9), RankedPassage("deleted", 0.5), RankedPassage("dell", 0.5)],
     }
-    pool = Pool(QUESTION, make_pool("milk", "dell").passages, lists, ENCODER)
-    weights = RankingWeights({"dense": -1.0, "bm25": -1.0}, {})
-    assert find_ranks(pool, "dell") == {"bm25": 1} and find_ranks(pool, "milk") == {"dense": 1, "bm25": 2}
-    assert explain("milk", weights, pool) == {"bm25": "found by its words: place 2 of BM25"}
-    weights = RankingWeights({"dense": 1.0, "bm25": 1.0}, {})
-    assert explain("dell", weights, pool) == {"bm25": "found by its words: place 1 of BM25"}
-    assert explain("milk", weights, pool) == {"dense": "found by its meaning: place 1 of dense search"}
+    pool = Pool(QUESTION, make_pool("milk", "dell", "cheese").passages, lists, ENCODER)
+    weights = RankingWeights({"tied": 1.0})
+    assert find_ranks(pool, "dell") == {"bm25": 1, "dense": 3} and find_ranks(pool, "cheese") == {"bm25": 2}
+    assert explain("milk", weights, pool) == {"tied": "found by its meaning: place 1 of dense search"}
+    assert explain("dell", weights, pool) == {"tied": "found by its meaning: place 3 of dense search"}
+    assert explain("cheese", weights, pool) == {}
+    by_words = Pool(QUESTION, pool.passages, {"bm25": [RankedPassage("milk"), RankedPassage("dell")]}, ENCODER)
+    assert explain("dell", weights, by_words) == {"tied": "found by its words: place 2 of BM25"}
+    named = find(POOL, "dell", weights)
+    assert named.shares["tied"] > 0.05 and named.tied_by is None and explain("dell", weights) == {}
+    (asked,) = rank(Pool("milk?", [pool.passages[0]], {"bm25": []}, ENCODER), weights)
+    assert "tied" in asked.signals and asked.tied_by is None
     assert find_ranks(pool, "unknown") == {}
 
 

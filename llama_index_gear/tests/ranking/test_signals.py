@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from itertools import permutations
 from typing import Any
 
@@ -14,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, RankedPassage
-from llama_index_gear.ranking.ranker import measure_signals
-from llama_index_gear.ranking.signals import Company, Link, find_ranks, order, order_by_lists, scale_cosines
-from llama_index_gear.ranking.weights import COMPANY_SIGNALS, LIST_SIGNALS
+from llama_index_gear.ranking.signals import Company, Link, find_ranks, order, score_by_lists
+from llama_index_gear.ranking.weights import SIGNALS
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple
 
@@ -36,10 +34,9 @@ def make_pool(question: str, *passages: PoolPassage) -> Pool:
 
 def place_first(pool: Pool, *best: int) -> Company:
     """Return the company of these passages, best first, and of fillers."""
-    first = np.array([float(passage.id.startswith("filler")) for passage in pool.passages])
-    for rank, place in enumerate(best):
-        first[place] = 10.0 - rank
-    return Company(pool, first)
+    ids = [passage.id for passage in [*(pool.passages[place] for place in best), *FILLERS]]
+    lists = {"pagerank": [RankedPassage(passage_id) for passage_id in ids]}
+    return Company(Pool(pool.question, pool.passages, lists, ENCODER, pool.aliases))
 
 
 def measure(pool: Pool, *best: int) -> dict[str, list[float]]:
@@ -70,13 +67,12 @@ def test_passages_that_the_pool_lacks_keep_their_rank() -> None:
 def test_a_passage_that_a_list_has_twice_has_its_first_place() -> None:
     twice = [RankedPassage("b", 0.9), RankedPassage("a", 0.8), RankedPassage("b", 0.1)]
     assert find_ranks(twice, PLACES).tolist() == [1, 0, 3]
-    assert scale_cosines(twice, PLACES) == pytest.approx([0, 1, 0])
 
 
 def test_the_first_score_is_by_all_lists() -> None:
-    ranks = {"dense": np.array([0.0, 1, 2]), "bm25": np.array([3.0, 1, 0])}
-    assert order_by_lists(ranks, 3) == pytest.approx([-math.log(4), -2 * math.log(2), -math.log(3)])
-    assert order_by_lists({}, 2).tolist() == [0, 0] and order_by_lists({}, 0).tolist() == []
+    ranks = [np.array([0.0, 1, 2]), np.array([3.0, 1, 0])]
+    assert score_by_lists(ranks, 3) == pytest.approx([-math.log(4), -2 * math.log(2), -math.log(3)])
+    assert score_by_lists([], 2).tolist() == [0, 0] and score_by_lists([], 0).tolist() == []
 
 
 def test_the_same_ranks_in_other_lists_are_the_same_score() -> None:
@@ -84,42 +80,19 @@ def test_the_same_ranks_in_other_lists_are_the_same_score() -> None:
     for ranks in ([2.0, 4, 6], [10.0, 33, 28], [1.0, 5, 38]):
         tables = [np.array(column) for column in zip(*permutations(ranks), strict=True)]
         for lists in permutations(tables):
-            assert len(set(order_by_lists({str(n): one for n, one in enumerate(lists)}, 6).tolist())) == 1
-
-
-def test_cosines_go_from_the_last_of_the_list_to_its_best() -> None:
-    places = {**PLACES, "d": 3}
-    assert scale_cosines(make_list(b=0.9, a=0.8, c=0.5), places) == pytest.approx([0.75, 1, 0, 0])
-    assert scale_cosines(make_list(b=-0.1, deleted=-0.3, a=-0.5), places) == pytest.approx([0, 1, 0, 0])
-    assert scale_cosines(make_list(deleted=0.9, a=0.8, gone=0.5), places) == pytest.approx([0.75, 0, 0, 0])
-
-
-@pytest.mark.parametrize("scores", [{"a": 0.5, "b": 0.5}, {"a": None, "b": None}, {"a": 0.5}, {}], ids=repr)
-def test_cosines_that_tell_nothing_are_zeros(scores: dict[str, float | None]) -> None:
-    assert scale_cosines(make_list(**scores), PLACES).tolist() == [0, 0, 0]
+            assert len(set(score_by_lists(lists, 6).tolist())) == 1
 
 
 def test_an_order_keeps_equal_scores_in_their_order() -> None:
     assert order(np.array([1.0, 3, 1, 3, 2])) == [1, 3, 4, 0, 2] and order(np.array([])) == []
 
 
-def test_the_signals_of_lists() -> None:
-    lists = {"dense": make_list(b=0.9, a=0.5), "bm25": make_list(c=7.0, a=1.0), "pagerank": make_list(a=0.5)}
-    passages = [make_passage(name, "") for name in PLACES]
-    company, signals = measure_signals(Pool("?", passages, lists, ENCODER))
-    assert signals["dense"] == pytest.approx([0, 1, 0])
-    assert signals["bm25"] == pytest.approx([-math.log(2), -math.log(3), 0])
-    assert company.order == [0, 1, 2]  # products of 1 + rank: 2 · 2 · 1, 1 · 3 · 2, 3 · 1 · 2
-    assert signals.keys() == {"dense", "bm25", *COMPANY_SIGNALS}
-    base = {"base": make_list(c=None, b=None), "pagerank": make_list(b=0.5)}
-    _, signals = measure_signals(Pool("?", passages, base, ENCODER))
-    assert signals["base"] == pytest.approx([-math.log(3), -math.log(2), 0])
-    assert signals.keys() == {"base", *COMPANY_SIGNALS} and {"dense", "bm25", "base"} == {*LIST_SIGNALS}
-
-
-def test_five_passages_are_the_best() -> None:
-    pool = Pool("?", [make_passage(str(number), "") for number in range(7)], {}, ENCODER)
-    assert Company(pool, np.array([0.0, 6, 5, 6, 1, 2, 3])).best == [1, 3, 2, 6, 5]
+def test_five_passages_are_the_best_of_all_lists() -> None:
+    """Products of 1 + rank: 4 and 5 for the first three, 9, 16, and 25 for what no list has."""
+    lists = {name: [RankedPassage(place) for place in places] for name, places in {"a": "1265", "b": "3265"}.items()}
+    company = Company(Pool("?", [make_passage(str(number), "") for number in range(7)], lists, ENCODER))
+    assert company.order == [2, 1, 3, 6, 5, 0, 4] and company.best == company.order[:5]
+    assert [*company.compare()] == [*SIGNALS]
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
@@ -127,9 +100,12 @@ def test_five_passages_are_the_best() -> None:
 WORDS = "alpha beta gamma delta epsilon zeta".split()
 
 
-def define_words(pool: Pool, first: Sequence[float]) -> dict[str, list[float]]:
+def define_words(pool: Pool) -> dict[str, list[float]]:
     """Return the signals of words by their definitions, in plain loops."""
     number = len(pool.passages)
+    lists = [[place.id for place in places] for places in pool.lists.values()]
+    ranks = [[(*ids, passage.id).index(passage.id) for ids in lists] for passage in pool.passages]
+    first = [-math.log(math.prod(1 + rank for rank in of_passage)) for of_passage in ranks]
     counts = [ENCODER.count_words(passage.text) for passage in pool.passages]
     question = ENCODER.split_words(pool.question)
     having = Counter(word for of_passage in counts for word in of_passage)
@@ -163,7 +139,6 @@ def define_words(pool: Pool, first: Sequence[float]) -> dict[str, list[float]]:
         at_passages = [(start + come) / 2 for start, come in zip(passage_start, to_passages, strict=True)]
         at_words = {word: (start + to_words[word]) / 2 for word, start in word_start.items()}
     return {
-        "similar": [sum_up(place, {*having}) for place in range(number)],
         "shared_words": [sum_up(place, links) for place in range(number)],
         "walk": [math.log(mass / max(at_passages) + 1e-4) for mass in at_passages],
     }
@@ -174,10 +149,11 @@ texts = st.lists(st.sampled_from([*WORDS, "the"]), max_size=6).map(" ".join)
 
 @given(texts, st.lists(texts, min_size=1, max_size=20), st.randoms(use_true_random=False))
 def test_words_are_compared_as_defined(question: str, drawn: list[str], rng: Any) -> None:
-    pool = Pool(question, [make_passage(str(number), text) for number, text in enumerate(drawn)], {}, ENCODER)
-    first = [-math.log(1 + rng.randrange(100)) for _ in drawn]
-    signals = Company(pool, np.array(first)).compare()
-    for name, expected in define_words(pool, first).items():
+    passages = [make_passage(str(number), text) for number, text in enumerate(drawn)]
+    lists = {name: [RankedPassage(one.id) for one in rng.sample(passages, rng.randint(0, len(drawn)))] for name in "ab"}
+    pool = Pool(question, passages, lists, ENCODER)
+    signals = Company(pool).compare()
+    for name, expected in define_words(pool).items():
         assert signals[name] == pytest.approx(expected, abs=2e-5), name
 
 
@@ -187,9 +163,9 @@ def test_a_word_of_many_passages_is_no_link_and_counts_less_in_the_walk(number: 
     drawn = [f"alpha {'beta' * (n < 2)} word{n} " + "alpha " * n for n in range(number)]
     for question in ("gamma", "beta", "alpha"):
         passages = [make_passage(str(n), text) for n, text in enumerate([*drawn, "gamma"])]
-        pool, first = Pool(question, passages, {}, ENCODER), [-0.1 * n for n in range(number + 1)]
-        signals = Company(pool, np.array(first)).compare()
-        for name, expected in define_words(pool, first).items():
+        pool = Pool(question, passages, {"a": [RankedPassage(passage.id) for passage in passages]}, ENCODER)
+        signals = Company(pool).compare()
+        for name, expected in define_words(pool).items():
             assert signals[name] == pytest.approx(expected, abs=2e-5), name
         is_link = number <= MAX_LINK_PASSAGES and question != "alpha"
         assert (signals["shared_words"][2] > 0) == is_link
@@ -199,9 +175,9 @@ def test_a_word_of_many_passages_is_no_link_and_counts_less_in_the_walk(number: 
 def test_two_equal_passages_of_which_one_is_the_best() -> None:
     """By hand: the cosine is 1, and the first of the best counts 1/2; beside itself the best has nothing."""
     signals = measure(make_pool("?", make_passage("a", "alpha beta"), make_passage("b", "beta alpha")), 0)
-    assert signals["similar"] == pytest.approx([0, 1 / 2]) and signals["shared_words"] == pytest.approx([0, 1 / 2])
+    assert signals["shared_words"] == pytest.approx([0, 1 / 2])
     signals = measure(make_pool("beta?", make_passage("a", "alpha beta"), make_passage("b", "beta alpha")), 0)
-    assert signals["similar"] == pytest.approx([0, 1 / 2]) and signals["shared_words"] == pytest.approx([0, 1 / 4])
+    assert signals["shared_words"] == pytest.approx([0, 1 / 4])
 
 
 QUESTION = "Where did the father of Stephen play"
@@ -271,7 +247,6 @@ def test_named_by_the_best_passage() -> None:
     likeness = POOL.coverage("Stephen Curry has the father Dell Curry") + LEAST
     assert 0.4 < likeness < 1
     assert signals["named"] == pytest.approx([0, likeness, 0, 0])
-    assert signals["named_rarity"] == pytest.approx([0, 1 / math.log2(1 + 2), 0, 0])
     assert signals["linked"] == pytest.approx([0, likeness / math.log2(1 + 2), 0, 0])
     assert place_first(POOL, 0).named[1] == Link(0, STEPHEN.triples[0], "dell curry", likeness)
 
@@ -284,14 +259,6 @@ def test_linked_by_what_is_not_the_topic() -> None:
     assert signals["linked"] == pytest.approx([likeness / math.log2(1 + 2), 0, likeness / math.log2(1 + 2), 0])
 
 
-def test_the_rarity_of_a_name_is_by_the_passages_that_name_it_or_are_about_it() -> None:
-    """Two passages name Dell Curry, and as many more as are drawn have his name as their title."""
-    for number in range(4):
-        titled = [PoolPassage(f"t{n}", "", [Triple("x", "is", f"y{n}")], "Dell Curry") for n in range(number)]
-        pool = make_pool(QUESTION, STEPHEN, DELL, *titled)
-        assert measure(pool, 0)["named_rarity"][1] == pytest.approx(1 / math.log2(1 + max(2, 1 + number)))
-
-
 def test_what_two_passages_are_both_about_is_no_link() -> None:
     """Two chunks of one handbook share its title and every fact's subject; a third passage names the handbook."""
     chunks = [
@@ -299,7 +266,7 @@ def test_what_two_passages_are_both_about_is_no_link() -> None:
         for name, title in (("a", "The handbook"), ("b", "The Handbook (2024)"))
     ]
     signals = measure(make_pool("What says the handbook?", *chunks, CHEESE), 0)
-    assert signals["named"] == signals["linked"] == signals["named_rarity"] == [0, 0, 0]
+    assert signals["named"] == signals["linked"] == [0, 0, 0]
     editor = make_passage("c", "", ("Ada", "wrote", "The handbook"))
     signals = measure(make_pool("What says the handbook?", *chunks, editor), 0, 2)
     assert [value > 0 for value in signals["named"]] == [True, True, False] and signals["linked"][2] > 0
@@ -324,7 +291,7 @@ def test_a_linked_alias_names_as_well() -> None:
 def test_a_passage_is_not_compared_with_itself() -> None:
     """The best passage alone has nothing but what is its own; beside a second, it may be named."""
     signals = measure(POOL, 0)
-    for name in ("named", "named_rarity", "linked", "similar", "shared_words"):
+    for name in ("named", "linked", "shared_words"):
         assert signals[name][0] == 0, name
     both = measure(POOL, 0, 1)
     assert both["named"][1] > 0 and both["linked"][0] > 0
@@ -346,7 +313,7 @@ def test_an_entity_of_many_passages_links_none(number: int) -> None:
     pool = make_pool("?", *(make_passage(str(n), "", fact) for n, fact in enumerate(facts)))
     signals = measure(pool, 1)
     is_link = number <= MAX_LINK_PASSAGES
-    assert [bool(signals[name][0]) for name in ("named", "named_rarity", "linked")] == [is_link] * 3
+    assert [bool(signals[name][0]) for name in ("named", "linked")] == [is_link] * 2
 
 
 def test_a_fact_without_a_word_of_the_question_still_joins() -> None:
@@ -404,13 +371,12 @@ def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
     while lists:
         pool = Pool("?", passages, {"pagerank": make_list(b=1.0), **dict(reversed(lists.items()))}, ENCODER)
         name = next(iter(lists))
-        assert measure_signals(pool)[1]["tied"] == pytest.approx(near[name]), name
+        company = Company(pool)
+        assert company.first_list == name and company.first_places == pytest.approx(near[name])
+        assert company.compare()["tied"] == pytest.approx(near[name])
         del lists[name]
-    assert measure_signals(Pool("?", passages, {"pagerank": make_list(b=1.0)}, ENCODER))[1]["tied"].tolist() == [
-        0,
-        0,
-        0,
-    ]
+    company = Company(Pool("?", passages, {"pagerank": make_list(b=1.0)}, ENCODER))
+    assert company.first_list is None and company.compare()["tied"].tolist() == [0, 0, 0]
 
 
 def test_a_passage_is_tied_by_a_name_a_link_or_its_words() -> None:
@@ -458,12 +424,13 @@ def test_half_characters_separate_words() -> None:
         make_passage("c", "\ud800"),
     ]
     signals = measure(make_pool("alpha \ud800 beta", *passages), 0)
-    assert signals["similar"] == pytest.approx([0, 1 / 2, 0]) and signals["phrases"] == pytest.approx([1, 0, 0])
+    assert signals["phrases"] == pytest.approx([1, 0, 0])
+    assert measure(make_pool("\ud800", *passages), 0)["shared_words"] == pytest.approx([0, 1 / 2, 0])
 
 
 def test_a_passage_alone() -> None:
     pool = Pool("alpha beta", [make_passage("a", "alpha beta", ("Alpha", "is", "Beta"))], {}, ENCODER)
-    signals = {name: values.item() for name, values in measure_signals(pool)[1].items()}
-    none = dict.fromkeys(("similar", "shared_words", "linked", "named", "named_rarity"), 0)
+    signals = {name: values.item() for name, values in Company(pool).compare().items()}
+    none = dict.fromkeys(("shared_words", "linked", "named"), 0)
     some = {"new_words": 1, "phrases": 1, "in_question": 0.5, "tied": 1, "walk": math.log(1 + 1e-4)}
-    assert signals == pytest.approx({**none, **some}) and signals.keys() == {*COMPANY_SIGNALS}
+    assert signals == pytest.approx({**none, **some})

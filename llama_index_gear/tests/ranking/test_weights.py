@@ -18,7 +18,7 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.ranking.weights import SIGNALS
 
 TABLES = st.dictionaries(st.sampled_from(SIGNALS), st.floats(-1e9, 1e9) | st.integers(-9, 9))
-WEIGHTS = st.builds(RankingWeights, TABLES, TABLES)
+WEIGHTS = st.builds(RankingWeights, TABLES)
 
 
 @given(WEIGHTS)
@@ -30,70 +30,62 @@ def test_what_is_written_is_what_is_read(weights: RankingWeights) -> None:
         copy.deepcopy(weights),
     ):
         assert read == weights and read.to_dict() == weights.to_dict()
-    assert set(json.loads(weights.to_json())) == {"search", "base"}
+    assert json.loads(weights.to_json()) == weights.signals
 
 
 def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
-    weights = RankingWeights({"dense": 0.1, "linked": 1}, {"linked": -2.5})
+    weights = RankingWeights({"tied": 0.1, "linked": 1, "walk": -2.5})
     weights.save(tmp_path / "weights.json")
     for path in (tmp_path / "weights.json", str(tmp_path / "weights.json")):
         assert RankingWeights.load(path) == weights
-    assert len((tmp_path / "weights.json").read_text().splitlines()) > 4  # one weight a line, to be read by people
-    other = RankingWeights({}, {"base": 2})
+    assert len((tmp_path / "weights.json").read_text().splitlines()) == 5  # one weight a line, to be read by people
+    other = RankingWeights({"linked": 2})
     other.save(tmp_path / "weights.json")
     assert RankingWeights.load(tmp_path / "weights.json") == other != weights
 
 
 def test_the_weights_of_the_package_are_read() -> None:
     weights = RankingWeights.default()
-    assert weights.search and weights.base and {*weights.search, *weights.base} <= {*SIGNALS}
-    assert "base" not in weights.search and weights.base.keys().isdisjoint({"dense", "bm25"})
+    assert weights.signals.keys() == {*SIGNALS} and all(weight > 0 for weight in weights.signals.values())
 
 
 def test_weights_cannot_be_changed() -> None:
-    given_table = {"dense": 1.0}
-    weights = RankingWeights(given_table, {})
-    given_table["dense"] = 5.0
-    assert weights.search == {"dense": 1.0}
+    given_table = {"tied": 1.0}
+    weights = RankingWeights(given_table)
+    given_table["tied"] = 5.0
+    assert weights.signals == {"tied": 1.0}
     with pytest.raises(TypeError):
-        weights.search["dense"] = 5.0  # type: ignore[index]
+        weights.signals["tied"] = 5.0  # type: ignore[index]
     with pytest.raises(AttributeError):
-        weights.search = {}  # type: ignore[misc]
-    weights.to_dict()["search"]["dense"] = 5.0
-    assert weights.search == {"dense": 1.0}
+        weights.signals = {}  # type: ignore[misc]
+    weights.to_dict()["tied"] = 5.0
+    assert weights.signals == {"tied": 1.0}
 
 
 def test_equal_weights_are_one_in_a_set() -> None:
-    tables = RankingWeights.default().to_dict()
-    turned = {field: dict(reversed(table.items())) for field, table in tables.items()}
-    assert {RankingWeights.from_dict(tables), RankingWeights.from_dict(turned)} == {RankingWeights.default()}
-    assert len({RankingWeights.default(), RankingWeights({"dense": 1.0}, {})}) == 2
+    table = RankingWeights.default().to_dict()
+    turned = dict(reversed(table.items()))
+    assert {RankingWeights.from_dict(table), RankingWeights.from_dict(turned)} == {RankingWeights.default()}
+    assert len({RankingWeights.default(), RankingWeights({"tied": 1.0})}) == 2
 
 
 @pytest.mark.parametrize(
     "wrong", [math.nan, math.inf, -math.inf, True, False, None, "1", [1.0], 1j, 10**400, 1e39, b"1"], ids=repr
 )
 def test_a_weight_that_is_no_finite_number_is_refused_by_name(wrong: Any) -> None:
-    for search, base in (({"linked": wrong}, {}), ({}, {"linked": wrong})):
-        with pytest.raises(ArgumentError, match="weight of 'linked' must be a finite number of 32 bits"):
-            RankingWeights(search, base)
+    with pytest.raises(ArgumentError, match="weight of 'linked' must be a finite number of 32 bits"):
+        RankingWeights({"linked": wrong})
 
 
-@pytest.mark.parametrize("name", ["dense.rank", "pagerank", "link", "", "Dense", 5, None])
+@pytest.mark.parametrize("name", ["dense", "pagerank", "link", "", "Tied", 5, None])
 def test_an_unknown_signal_is_refused(name: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"search knows no signal .*; it knows base, .*linked"):
-        RankingWeights({name: 1.0}, {})
-    with pytest.raises(ArgumentError, match=r"base knows no signal .*; it knows base, .*linked"):
-        RankingWeights({}, {name: 1.0})
+    with pytest.raises(ArgumentError, match=r"the ranking has no signal .*; it has in_question, linked"):
+        RankingWeights({name: 1.0})
 
 
-@pytest.mark.parametrize("wrong", [None, 5, "search", [("dense", 1.0)], dict], ids=repr)
-def test_a_table_is_a_dict(wrong: Any) -> None:
-    with pytest.raises(ArgumentError, match="search must be a Mapping"):
-        RankingWeights(wrong, {})
-    with pytest.raises(ArgumentError, match="base must be a Mapping"):
-        RankingWeights({}, wrong)
-    with pytest.raises(ArgumentError, match='"search" and "base"'):
+@pytest.mark.parametrize("wrong", [None, 5, "linked", [("linked", 1.0)], dict], ids=repr)
+def test_weights_are_read_from_a_dict(wrong: Any) -> None:
+    with pytest.raises(ArgumentError, match="weights must be signal → weight, as to_dict and to_json write them"):
         RankingWeights.from_dict(wrong)
 
 
@@ -105,16 +97,13 @@ def test_a_table_is_a_dict(wrong: Any) -> None:
         "[]",
         "5",
         "null",
-        "{}",
-        '{"search": {}}',
-        '{"search": {}, "base": {}, "third": {}}',
-        '{"search": [], "base": {}}',
-        '{"search": {"dense": NaN}, "base": {}}',
-        '{"search": {"dense": 1e999}, "base": {}}',
-        '{"search": {"dense": "1"}, "base": {}}',
-        '{"search": {"dense": true}, "base": {}}',
-        '{"search": {"dense": 1' + 400 * "0" + '}, "base": {}}',
-        '{"search": {"unknown": 1}, "base": {}}',
+        '{"linked": {}}',
+        '{"linked": NaN}',
+        '{"linked": 1e999}',
+        '{"linked": "1"}',
+        '{"linked": true}',
+        '{"linked": 1' + 400 * "0" + "}",
+        '{"unknown": 1}',
         "[" * 100_000,
     ],
     ids=lambda text: text[:50],
@@ -137,6 +126,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(ArgumentError, match="path must be a str or Path"):
             RankingWeights.load(wrong)
         with pytest.raises(ArgumentError, match="path must be a str or Path"):
-            RankingWeights({}, {}).save(wrong)
+            RankingWeights({}).save(wrong)
     with pytest.raises(OSError, match="missing"):
-        RankingWeights({}, {}).save(tmp_path / "missing" / "weights.json")
+        RankingWeights({}).save(tmp_path / "missing" / "weights.json")

@@ -35,10 +35,7 @@ FACTS: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     "charlotte": ("A large city", [("Charlotte", "lies in", "North Carolina")]),
     "milk": ("Cheese is made of milk", [("Cheese", "made of", "milk")]),
 }
-PLAIN = RankingWeights(
-    {"dense": 1.0, "bm25": 1.0, "new_words": 1.0, "named": 9.0, "linked": 1.0},
-    {"base": 1.0, "new_words": 1.0, "named": 9.0, "linked": 1.0},
-)
+PLAIN = RankingWeights({"tied": 3.0, "new_words": 1.0, "named": 9.0, "linked": 1.0})
 """Weights that don't change with those of the package."""
 OPEN = MetadataFilters(filters=[MetadataFilter(key="open", value="yes")])
 
@@ -208,7 +205,7 @@ def test_pagerank_starts_from_the_first_of_a_ranking(store: GeARVectorStore, not
     """Stephen's passage is the last of twelve; words of the question make it the ranking's first."""
     names = [f"filler-{number}" for number in range(11)]
     foreign = Fixed(*(NodeWithScore(node=node) for node in store.get_nodes([*names, "stephen"])))
-    weights = RankingWeights({}, {"base": 0.01, "new_words": 9.0})
+    weights = RankingWeights({"tied": 0.01, "new_words": 9.0})
     GraphRetriever(store, foreign, weights=weights).retrieve(QUESTION)
     (starts,) = [arguments[0] for name, arguments in noted_reads if name == "passage_triples_flow"]
     assert starts[0] == "stephen" and len(starts) == 10 and set(starts[1:]) < set(names)
@@ -276,14 +273,12 @@ def test_an_empty_question_is_refused(store: GeARVectorStore, question: str) -> 
 async def test_a_foreign_retriever_s_order_counts_and_its_scores_do_not(
     store: GeARVectorStore, score: float | None
 ) -> None:
-    names = ["milk", "stephen", "charlotte"]
-    by_order = RankingWeights({}, {"base": 1.0})
-    found = await retrieve_both_ways(GraphRetriever(store, Fixed(*make_results(*names, score=score)), weights=by_order))
-    assert list_ids(found)[:3] == names and len(found) > 3
-    assert [result.score for result in found] == [
-        result.score
-        for result in GraphRetriever(store, Fixed(*make_results(*names)), weights=by_order).retrieve(QUESTION)
-    ]
+    by_order = RankingWeights({"tied": 1.0})
+    for names in (["milk", "stephen"], ["stephen", "milk"]):
+        scored, bare = (Fixed(*make_results(*names, score=given)) for given in (score, None))
+        found = await retrieve_both_ways(GraphRetriever(store, scored, weights=by_order))
+        assert [name for name in list_ids(found) if name in names] == names and len(found) > 2
+        assert explain(found) == explain(GraphRetriever(store, bare, weights=by_order).retrieve(QUESTION))
 
 
 async def test_a_passage_that_only_has_its_id_and_text_gains_the_stored_triples(store: GeARVectorStore) -> None:
@@ -439,10 +434,10 @@ def test_over_another_ranked_retriever_the_last_explanation_stands(store: GeARVe
 
 
 def test_settings_change_what_they_say(store: GeARVectorStore) -> None:
-    reversed_ = RankingWeights({}, {"base": -1.0})
+    reversed_ = RankingWeights({"tied": -1.0})
     base = Fixed(*make_results("milk", "stephen"))
     last = GraphRetriever(store, base, weights=reversed_, similarity_top_k=1000).retrieve(QUESTION)
-    assert list_ids(last)[-2:] == ["stephen", "milk"]
+    assert [name for name in list_ids(last) if name in ("milk", "stephen")] == ["stephen", "milk"]
     near = GraphRetriever(store, pagerank=LocalPageRank(restart=1.0)).gather_pool(QUESTION).lists["pagerank"]
     far = GraphRetriever(store, pagerank=LocalPageRank(restart=0.2)).gather_pool(QUESTION).lists["pagerank"]
     assert near != far
@@ -457,7 +452,7 @@ def test_it_is_bound_to_its_process(store: GeARVectorStore) -> None:
 
 def test_other_wrong_arguments(store: GeARVectorStore) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"weights": {"search": {}, "base": {}}}, r"weights=RankingWeights\.load\(path\)"),
+        ({"weights": {"linked": 4.0}}, r"weights=RankingWeights\.load\(path\)"),
         ({"pagerank": True}, r"pagerank=LocalPageRank\(\)"),
         (
             {"base_retriever": Fixed(), "vector_store_query_mode": VectorStoreQueryMode.SPARSE},

@@ -132,12 +132,12 @@ def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[t
     gear = {**agent, **walk, "passage_link_top_k": 5, "gist_size": 9, "prompts": {"read": prompt}}
     selection = {**agent, **own, "link_top_k": 2, "calls": "selection", "show_top_k": 7, "show_tokens": 900}
     selection |= {"prompts": {"select": PromptTemplate("Own {passages} {gist} {question} {queries}")}}
-    selection["weights"] = RankingWeights({"dense": 1.0}, {})
+    selection["weights"] = RankingWeights({"tied": 1.0})
     external = {**agent, **walk, "graph": graph, "check_alignment": False, "gist_size": 9, "prompts": {"read": prompt}}
     sync = {**everywhere, **walk, "llm": llm, "read_prompt": prompt}
     ranking: dict[str, Any] = {
         **{name: value for name, value in everywhere.items() if name != "rrf_k"},
-        "weights": RankingWeights({"dense": 1.0}, {}),
+        "weights": RankingWeights({"tied": 1.0}),
         "pagerank": PAGERANK,
     }
     return [

@@ -188,7 +188,7 @@ async def test_a_single_call_shows_the_ranking_of_the_graph_retriever(store: GeA
 
 @MODES
 async def test_weights_of_one_s_own_rank_the_pool(store: GeARVectorStore, mode: str) -> None:
-    backwards = RankingWeights({"bm25": -1.0}, {})
+    backwards = RankingWeights({"tied": -1.0})
     replies = [say_next(query=WHERE_BOB), say_next(query="And then")]
     _, trace, llm = await retrieve(mode, store, replies, max_steps=2, weights=backwards)
     for step in trace.steps:
