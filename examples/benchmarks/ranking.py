@@ -62,7 +62,7 @@ from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import RANKS_KEY
 from llama_index_gear.ranking.learning import Example, fit_weights
 from llama_index_gear.ranking.measures import permutation_p_value
-from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
+from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.reasons import to_pool_passage
 from llama_index_gear.ranking.weights import SIGNALS
@@ -155,7 +155,7 @@ def add_beams(pool: Pool, retriever: BaseRetriever) -> Pool:
     found = [result.node for result in retriever.retrieve(pool.question) if "graph" in result.node.metadata[RANKS_KEY]]
     found = sorted(found, key=lambda node: node.metadata[RANKS_KEY]["graph"])[:TOP_K]
     passages = [to_pool_passage(node) for node in found if node.node_id not in pool.places]
-    return pool.extend(passages, {"base": [RankedPassage(node.node_id) for node in found]})
+    return pool.extend(passages, {"base": [node.node_id for node in found]})
 
 
 def read_note(store: Path) -> Any:
@@ -181,7 +181,7 @@ def draw_variants(pool: Pool, draw: random.Random) -> list[Pool]:
     """
     lists = pool.lists
     hybrid = fuse_lists(lists, TOP_K)
-    one = draw.choice([hybrid, forget_scores(lists["dense"]), forget_scores(lists["bm25"])])
+    one = draw.choice([hybrid, lists["dense"], lists["bm25"]])
     own = [
         pool.select({"dense": lists["dense"], "pagerank": lists["pagerank"]}),
         pool.select({"bm25": lists["bm25"], "pagerank": lists["pagerank"]}),
@@ -201,15 +201,10 @@ def as_they_are(pool: Pool, draw: random.Random) -> list[Pool]:
     return [pool]
 
 
-def fuse_lists(lists: Mapping[str, Sequence[RankedPassage]], top_k: int) -> list[RankedPassage]:
+def fuse_lists(lists: Mapping[str, Sequence[str]], top_k: int) -> list[str]:
     """Fuse the first of both searches, as the store's hybrid search does."""
-    both = [[place.id for place in lists[name][:top_k]] for name in ("dense", "bm25")]
-    return [RankedPassage(passage_id) for passage_id, _ in reciprocal_rank_fusion(both)[:top_k]]
-
-
-def forget_scores(places: Sequence[RankedPassage]) -> list[RankedPassage]:
-    """Return the places of a list without its scores."""
-    return [RankedPassage(place.id) for place in places]
+    both = [lists[name][:top_k] for name in ("dense", "bm25")]
+    return [passage_id for passage_id, _ in reciprocal_rank_fusion(both)[:top_k]]
 
 
 def without_triples(pool: Pool) -> Pool:
@@ -265,7 +260,7 @@ def by_weights(weights: RankingWeights) -> Ranking:
 
 def by_list(name: str) -> Ranking:
     """Return a list as it is."""
-    return lambda number, pool, top_k: [place.id for place in pool.lists[name][:top_k]]
+    return lambda number, pool, top_k: pool.lists[name][:top_k]
 
 
 def by_folds(weights: Sequence[RankingWeights], others: Sequence[tuple[Question, Pool]] = ()) -> Ranking:
@@ -281,7 +276,7 @@ def by_folds(weights: Sequence[RankingWeights], others: Sequence[tuple[Question,
 BASES: dict[str, Ranking] = {
     "dense": by_list("dense"),
     "bm25": by_list("bm25"),
-    "hybrid": lambda number, pool, top_k: [place.id for place in fuse_lists(pool.lists, top_k)],
+    "hybrid": lambda number, pool, top_k: fuse_lists(pool.lists, top_k),
     "pagerank": by_list("pagerank"),
     "pool": lambda number, pool, top_k: [passage.id for passage in pool.passages],
 }

@@ -17,7 +17,7 @@ from llama_index_gear.expansion.backends import Backends, copy_query, embed_quer
 from llama_index_gear.expansion.pagerank import LocalPageRank, group_by_passage, local_pagerank_flow
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.ranking.pool import Pool, RankedPassage
+from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
@@ -95,7 +95,7 @@ class PoolRetrieval:
 
     def fuse(self, pool: Pool) -> list[str]:
         """Return the ids of the passages in the pool's lists, fused, best first."""
-        fused = reciprocal_rank_fusion([[place.id for place in places] for places in pool.lists.values()])
+        fused = reciprocal_rank_fusion(list(pool.lists.values()))
         return [passage_id for passage_id, _ in fused if passage_id in pool.places]
 
     def choose_start(self, pool: Pool) -> list[str]:
@@ -132,11 +132,11 @@ class PoolRetrieval:
         ranked = yield from local_pagerank_flow(
             self.backends.reads, list(weighted.values()), start, self.pagerank, known
         )
-        places = [RankedPassage(passage_id, share) for passage_id, share in ranked.passages[:POOL_TOP_K]]
+        reached = [passage_id for passage_id, _ in ranked.passages[:POOL_TOP_K]]
         found: list[BaseNode] = []
-        if missing := [place.id for place in places if place.id not in nodes]:
+        if missing := [passage_id for passage_id in reached if passage_id not in nodes]:
             found = yield from self.backends.reads.get_flow(missing, vectors=False)
-        pool = pool.extend(map(to_pool_passage, found), {"pagerank": places}, ranked.aliases)
+        pool = pool.extend(map(to_pool_passage, found), {"pagerank": reached}, ranked.aliases)
         return pool, {**nodes, **{node.node_id: node for node in found}}
 
     def base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
@@ -149,7 +149,8 @@ class PoolRetrieval:
         if self.backends.base_retriever is None:
             modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
             answers = yield from self.backends.reads.lists_flow(question, embedded.embedding or [], modes, POOL_TOP_K)
-            lists = {_LIST_NAMES[mode]: _read_places(results) for mode, results in zip(modes, answers, strict=True)}
+            found = [[result.node.node_id for result in results] for results in answers]
+            lists = {_LIST_NAMES[mode]: ids for mode, ids in zip(modes, found, strict=True)}
             nodes = {result.node.node_id: result.node for results in answers for result in results}
             return Pool(question, [to_pool_passage(node) for node in nodes.values()], lists, encoder), nodes
         base = yield from self.backends.base_search_flow(copy_query(bundle, question))
@@ -159,15 +160,11 @@ class PoolRetrieval:
         if self.backends.filters is not None:
             nodes = {passage_id: node for passage_id, node in nodes.items() if passage_id in known}
         passages = [to_pool_passage(known.get(passage_id, node)) for passage_id, node in nodes.items()]
-        return Pool(question, passages, {"base": [RankedPassage(passage_id) for passage_id in nodes]}, encoder), nodes
+        return Pool(question, passages, {"base": list(nodes)}, encoder), nodes
 
 
 def _show_pagerank(widened: tuple[Pool, Mapping[str, BaseNode]]) -> dict[str, Any]:
-    return show_ids([place.id for place in widened[0].lists["pagerank"]])
-
-
-def _read_places(results: Sequence[NodeWithScore]) -> list[RankedPassage]:
-    return [RankedPassage(result.node.node_id, result.score) for result in results]
+    return show_ids(widened[0].lists["pagerank"])
 
 
 def _choose_triples(pool: Pool, nearest: Sequence[StoredTriple]) -> list[tuple[StoredTriple, float]]:

@@ -17,7 +17,7 @@ from llama_index_gear.errors import ArgumentError, check_counts, check_question
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.postprocessors.reranking import Report, list_each_once, report_reranking
-from llama_index_gear.ranking.pool import Pool, RankedPassage
+from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.store.bm25 import WordEncoder, make_encoder
@@ -147,8 +147,7 @@ class PassageRanker(BaseNodePostprocessor):
     def _build_pool(self, nodes: Sequence[NodeWithScore], question: str, extracted: Sequence[BaseNode]) -> Pool:
         with_triples = {node.node_id: node for node in extracted}
         by_id = {result.node.node_id: with_triples.get(result.node.node_id, result.node) for result in nodes}
-        places = [RankedPassage(passage_id) for passage_id in by_id]
-        return Pool(question, [*map(to_pool_passage, by_id.values())], {"base": places}, self._encoder)
+        return Pool(question, [*map(to_pool_passage, by_id.values())], {"base": list(by_id)}, self._encoder)
 
     def _rank(self, nodes: list[NodeWithScore], question: str, extracted: Sequence[BaseNode]) -> list[NodeWithScore]:
         pool = self._build_pool(nodes, question, extracted)

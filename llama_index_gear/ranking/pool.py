@@ -48,13 +48,6 @@ class PoolPassage(NamedTuple):
     title: str = ""
 
 
-class RankedPassage(NamedTuple):
-    """A place in a ranked list: the passage's id, and its score if the list has scores."""
-
-    id: str
-    score: float | None = None
-
-
 class Content(NamedTuple):
     """The words and entities of a passage.
 
@@ -101,7 +94,7 @@ class Pool:
     Attributes:
         question: the question.
         passages: the passages, each once.
-        lists: name of a list → its places, best first. Passages that the pool doesn't have are passed over.
+        lists: name of a list → ids of its passages, best first. Those that the pool doesn't have are passed over.
         encoder: splits texts into words, without stop words, stemmed.
         aliases: (entity key, key that is linked with it), both ways. Default: none.
 
@@ -109,7 +102,7 @@ class Pool:
 
     question: str
     passages: Sequence[PoolPassage]
-    lists: Mapping[str, Sequence[RankedPassage]]
+    lists: Mapping[str, Sequence[str]]
     encoder: WordEncoder
     aliases: Collection[tuple[str, str]] = ()
     _known: dict[str, Content] = field(default_factory=dict, repr=False, compare=False)
@@ -118,23 +111,23 @@ class Pool:
     def extend(
         self,
         passages: Iterable[PoolPassage],
-        lists: Mapping[str, Sequence[RankedPassage]],
+        lists: Mapping[str, Sequence[str]],
         aliases: Collection[tuple[str, str]] = (),
     ) -> Pool:
         """Return a pool with further passages, lists and aliases."""
         both_ways = {*self.aliases, *aliases, *((alias, key) for key, alias in aliases)}
         return self._with_parts([*self.passages, *passages], {**self.lists, **lists}, both_ways)
 
-    def select(self, lists: Mapping[str, Sequence[RankedPassage]]) -> Pool:
+    def select(self, lists: Mapping[str, Sequence[str]]) -> Pool:
         """Return a pool of these lists, with the passages that they name."""
-        named = {place.id for places in lists.values() for place in places}
+        named = set(chain.from_iterable(lists.values()))
         passages = [passage for passage in self.passages if passage.id in named]
         return self._with_parts(passages, lists, self.aliases)
 
     def _with_parts(
         self,
         passages: Sequence[PoolPassage],
-        lists: Mapping[str, Sequence[RankedPassage]],
+        lists: Mapping[str, Sequence[str]],
         aliases: Collection[tuple[str, str]],
     ) -> Pool:
         """Return a pool of the same question, which shares what is known of texts."""

@@ -51,12 +51,7 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
 
 def find_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
     """Return the passage's rank, from 1, in each list that has it."""
-    ranks: dict[str, int] = {}
-    for name, places in pool.lists.items():
-        for number, place in enumerate(places, start=1):
-            if place.id == passage_id:
-                ranks.setdefault(name, number)
-    return ranks
+    return {name: ids.index(passage_id) + 1 for name, ids in pool.lists.items() if passage_id in ids}
 
 
 def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:

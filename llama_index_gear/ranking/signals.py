@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Content, Pool, RankedPassage, write_line
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Content, Pool, write_line
 from llama_index_gear.triple import Triple, entity_key
 
 Floats = NDArray[np.float64]
@@ -61,17 +61,17 @@ class Link(NamedTuple):
 # -- lists -------------------------------------------------------------------------------------------------------
 
 
-def find_ranks(ranked: Sequence[RankedPassage], places: Mapping[str, int]) -> Floats:
+def find_ranks(ranked: Sequence[str], places: Mapping[str, int]) -> Floats:
     """Return the rank of each passage in a list, from 0; that of a passage that it lacks is the length of the list.
 
     Args:
-        ranked: the list, best first.
+        ranked: ids of the list's passages, best first.
         places: node id → place of the passage in the pool.
 
     """
     first: dict[str, int] = {}
-    for rank, place in enumerate(ranked):
-        first.setdefault(place.id, rank)
+    for rank, passage_id in enumerate(ranked):
+        first.setdefault(passage_id, rank)
     return np.array([first.get(passage_id, len(ranked)) for passage_id in places], dtype=np.float64)
 
 

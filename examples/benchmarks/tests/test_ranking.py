@@ -17,7 +17,7 @@ from reporting.results import Results
 
 from llama_index_gear import RankingWeights, Triple
 from llama_index_gear.ranking.learning import Example
-from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
+from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.store.bm25 import make_encoder
 
 ENCODER = make_encoder("english", 60.0)
@@ -30,9 +30,9 @@ def make_pool(number: int) -> tuple[Question, Pool]:
     texts = {"curry": "Curry is the son of Dell", "dell": "Dell played for Tech", "cheese": "Cheese", "milk": "Milk"}
     passages = [PoolPassage(name, text, facts.get(name, ())) for name, text in texts.items()]
     lists = {
-        "dense": [RankedPassage("curry", 0.9), RankedPassage("cheese", 0.5), RankedPassage("milk", 0.4)],
-        "bm25": [RankedPassage("curry", 3.0), RankedPassage("milk", 1.0)],
-        "pagerank": [RankedPassage("curry", 0.6), RankedPassage("dell", 0.3)],
+        "dense": ["curry", "cheese", "milk"],
+        "bm25": ["curry", "milk"],
+        "pagerank": ["curry", "dell"],
     }
     question = Question(str(number), "For whom did the father of Curry play?", ("curry", "dell"))
     return question, Pool(question.question, passages, lists, ENCODER)
@@ -48,9 +48,8 @@ def test_variants_are_the_pool_and_two_of_its_other_forms() -> None:
     }
     assert all("base" in variants[2].lists and "base" not in variants[1].lists for variants in drawn)
     for variant in others:
-        named = {place.id for places in variant.lists.values() for place in places}
+        named = {passage_id for ids in variant.lists.values() for passage_id in ids}
         assert {passage.id for passage in variant.passages} == named
-        assert all(place.score is None for place in variant.lists.get("base", ()))
 
 
 def test_recall_and_gain_by_hand() -> None:
@@ -86,7 +85,7 @@ def test_the_script_learns_measures_and_writes(
     for name in ranking.LEARNED:
         (tmp_path / f"{name}-file").mkdir()
     pools = [make_pool(number) for number in range(10)]
-    beams = [RankedPassage("dell"), RankedPassage("curry")]
+    beams = ["dell", "curry"]
     with_beams = [(question, pool.extend((), {"base": beams})) for question, pool in pools]
     monkeypatch.setattr(
         ranking, "gather_pools", lambda name, kind, options: ranking.Gathered(4, 2, pools, {}, with_beams, pools)

@@ -188,7 +188,7 @@ class SelectionPolicy(GistPolicy):
             {passage_id: nodes[passage_id] for passage_id in ranking},
             {passage_id: chain for passage_id, chain in chains.items() if chain},
         )
-        pagerank = [place.id for place in pool.lists["pagerank"] if place.id in nodes]
+        pagerank = [passage_id for passage_id in pool.lists["pagerank"] if passage_id in nodes]
         state.trace.note(record, pagerank=pagerank, passages=ranking)
         return ranking
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llama_index.core.schema import TextNode
 
 from llama_index_gear.nodes import attach_triples
-from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, RankedPassage, write_line
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, write_line
 from llama_index_gear.ranking.reasons import to_pool_passage
 from llama_index_gear.ranking.signals import Company
 from llama_index_gear.store.bm25 import make_encoder
@@ -25,7 +25,7 @@ def make_passage(passage_id: str, text: str, *facts: tuple[str, str, str]) -> Po
 
 
 def make_pool(question: str, *passages: PoolPassage) -> Pool:
-    return Pool(question, passages, {"base": [RankedPassage(passage.id) for passage in passages]}, ENCODER)
+    return Pool(question, passages, {"base": [passage.id for passage in passages]}, ENCODER)
 
 
 def count_weight(number: int, having: int) -> float:
@@ -147,7 +147,7 @@ def test_a_longer_pool_counts_again() -> None:
     small = make_pool("alpha beta", make_passage("a", "alpha", ("E", "is", "x")), make_passage("b", "beta"))
     before = small.coverage("alpha"), small.entity_passages["e"]
     further = [make_passage("c", "alpha", ("E", "is", "y")), make_passage("d", "alpha")]
-    longer = small.extend(further, {"pagerank": [RankedPassage("c", 0.5)]})
+    longer = small.extend(further, {"pagerank": ["c"]})
     assert list(longer.places) == ["a", "b", "c", "d"] and set(longer.lists) == {"base", "pagerank"}
     fresh = make_pool("alpha beta", *longer.passages)
     assert [content.words.tolist() for content in longer.contents] == [c.words.tolist() for c in fresh.contents]

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
+from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.signals import Company, find_ranks, score_by_lists
 from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
@@ -29,7 +29,7 @@ def make_passage(passage_id: str, text: str, *facts: tuple[str, str, str]) -> Po
 
 
 def make_pool(question: str, *passages: PoolPassage) -> Pool:
-    return Pool(question, passages, {"base": [RankedPassage(passage.id) for passage in passages]}, ENCODER)
+    return Pool(question, passages, {"base": [passage.id for passage in passages]}, ENCODER)
 
 
 @st.composite
@@ -44,11 +44,9 @@ def pools(draw: DrawFn) -> Pool:
     ids = st.sampled_from([*(passage.id for passage in passages), "deleted"])
     lists = {}
     for name in draw(st.sets(st.sampled_from(LISTS))):
-        found = draw(st.lists(ids, max_size=14))
-        scores = sorted(draw(st.lists(st.floats(-1, 10), min_size=len(found), max_size=len(found))), reverse=True)
-        lists[name] = [RankedPassage(*item) for item in zip(found, scores, strict=True)]
+        lists[name] = draw(st.lists(ids, max_size=14))
     if draw(st.booleans()):
-        lists["base"] = [RankedPassage(name) for name in draw(st.permutations([passage.id for passage in passages]))]
+        lists["base"] = draw(st.permutations([passage.id for passage in passages]))
     return Pool(draw(sentences), passages, lists, ENCODER)
 
 
@@ -137,7 +135,7 @@ def test_where_nothing_but_a_list_ties_passages_the_ranking_is_the_list(pool: Po
     assume("base" in pool.lists)
     bare = [passage._replace(triples=()) for passage in pool.passages]
     ranked = rank(Pool("?", bare, {"base": pool.lists["base"]}, ENCODER), RankingWeights({"tied": 2.0}))
-    assert [place.id for place in ranked] == [place.id for place in pool.lists["base"]]
+    assert [place.id for place in ranked] == [*pool.lists["base"]]
     assert {place.tied_by for place in ranked} == {"base"}
 
 
@@ -161,7 +159,7 @@ def test_what_leads_to_a_passage_is_a_fact_of_another_best_one(pool: Pool, weigh
         assert bool(place.new_words) == ("new_words" in place.signals)
         assert bool(place.phrases) == ("phrases" in place.signals)
         if place.tied_by is not None:
-            number = [one.id for one in pool.lists[place.tied_by]].index(place.id)
+            number = pool.lists[place.tied_by].index(place.id)
             assert tied[own] == pytest.approx(61 / (61 + number)) and not (place.named_by and number)
 
 
@@ -209,7 +207,7 @@ def test_a_fact_of_the_best_brings_up_what_it_names() -> None:
 def test_weights_as_large_as_can_be_rank_too(name: str) -> None:
     passages = [make_passage(str(n), "alpha " * n, ("Ada", "of alpha", f"Bob {n}")) for n in range(3)]
     for lists in (("dense", "bm25", "pagerank"), ("base",)):
-        places = [RankedPassage(str(n), 1.0 - n / 9) for n in range(3)]
+        places = [str(n) for n in range(3)]
         for weight in (1e38, -1e38):
             table = {name: weight, "walk": weight}
             ranked = rank(Pool("alpha", passages, dict.fromkeys(lists, places), ENCODER), RankingWeights(table))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
+from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.reasons import build_chain, explain_place, find_ranks
 from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
@@ -30,7 +30,7 @@ FACT = "Stephen Curry — has the father — Dell Curry"
 
 def make_pool(*names: str, question: str = QUESTION) -> Pool:
     passages = [PoolPassage(name, PASSAGES[name][0], [Triple(*fact) for fact in PASSAGES[name][1]]) for name in names]
-    return Pool(question, passages, {"base": [RankedPassage(name) for name in names]}, ENCODER)
+    return Pool(question, passages, {"base": [*names]}, ENCODER)
 
 
 POOL = make_pool(*PASSAGES)
@@ -57,7 +57,7 @@ def test_reasons_in_words() -> None:
     milk = explain("milk", weights)
     assert milk["in_question"] == "speaks of “Milk”, which the question names"
     assert milk["new_words"] == "has “milk” of the question, which the lists' two best passages lack"
-    assert explain("stephen", RankingWeights({"tied": 1.0})) == {
+    assert explain("stephen", RankingWeights({"tied": 9.0})) == {
         "tied": "place 1 of the retriever that was there first"
     }
 
@@ -65,7 +65,7 @@ def test_reasons_in_words() -> None:
 def test_reasons_by_words() -> None:
     texts = {"a": "Alpha beta gamma", "b": "Beta, gamma?", "c": "beta", "d": "zeta", "e": "", "f": "eta theta"}
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
-    base = {"base": [RankedPassage(name) for name in texts]}
+    base = {"base": [*texts]}
     pool = Pool("zeta? eta theta", passages, base, ENCODER)
     seen = {name: explain(name, RankingWeights({"shared_words": 9.0, "walk": 9.0}), pool) for name in "abcef"}
     assert seen["b"] == {
@@ -81,7 +81,7 @@ def test_reasons_by_words() -> None:
 def test_words_of_a_script_whose_words_cannot_be_told_apart_are_not_quoted() -> None:
     for question, text in (("พระนเรศวรเกิดที่ไหน", "พระนเรศวรเกิดที่พิษณุโลก"), ("父亲是谁", "他的父亲")):
         passages = [PoolPassage("a", "", []), PoolPassage("b", text, [])]
-        pool = Pool(question, passages, {"base": [RankedPassage("a")]}, ENCODER)
+        pool = Pool(question, passages, {"base": ["a"]}, ENCODER)
         reason = explain("b", RankingWeights({"new_words": 9.0}), pool)["new_words"]
         assert reason == "has words of the question, which the best other passage of the lists lacks"
 
@@ -95,7 +95,7 @@ def test_a_passage_is_called_by_its_title() -> None:
         PoolPassage("film", "A film", [Triple("Bo", "played with", "Ada")], "Hornets (film)"),
         PoolPassage("b", "", [Triple("Carl", "knows", "Bo")]),
     ]
-    pool = Pool("Who made Hornets?", passages, {"base": [RankedPassage(name) for name in ("a", "b", "film")]}, ENCODER)
+    pool = Pool("Who made Hornets?", passages, {"base": ["a", "b", "film"]}, ENCODER)
     film = explain("film", pool=pool)
     assert film["named"] == "is about “Hornets”, which “Ada (actor)” names: Ada — acted in — Hornets"
     assert film["in_question"] == "is about “Hornets”, which the question names"
@@ -112,7 +112,7 @@ def test_a_passage_is_called_by_its_title() -> None:
 def test_the_reason_is_the_topic_that_is_named() -> None:
     """The page is about its title and about its facts' subject; only the second is named, and asked for."""
     page = PoolPassage("page", "", [Triple("Hornets", "were founded by", "Shinn")], "Handbook")
-    base = {"base": [RankedPassage(name) for name in ("a", "b", "page")]}
+    base = {"base": ["a", "b", "page"]}
     others = [PoolPassage("a", "Ada", [Triple("Ada", "acted in", "Hornets")]), PoolPassage("b", "Milk", [])]
     reasons = explain("page", pool=Pool("Who made Hornets?", [*others, page], base, ENCODER))
     assert reasons["named"] == "speaks of “Hornets”, which another passage names: Ada — acted in — Hornets"
@@ -122,7 +122,7 @@ def test_the_reason_is_the_topic_that_is_named() -> None:
 def make_pair(fact: Triple, *own: Triple, text: str = "x") -> Pool:
     """Make a pool whose first passage states a fact, and whose second states others."""
     passages = [PoolPassage("a", text, [fact]), PoolPassage("b", "y", own), PoolPassage("c", "z", [])]
-    return Pool("Ada?", passages, {"base": [RankedPassage(name) for name in "abc"]}, ENCODER)
+    return Pool("Ada?", passages, {"base": ["a", "b", "c"]}, ENCODER)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_no_reason_says_that_a_passage_names_itself() -> None:
         ],
     }
     passages = [PoolPassage(name, name, own) for name, own in facts.items()]
-    pool = Pool("Who played?", passages, {"base": [RankedPassage(name) for name in facts]}, ENCODER)
+    pool = Pool("Who played?", passages, {"base": [*facts]}, ENCODER)
     for name in facts:
         for signal, reason in explain(name, pool=pool).items():
             quoted = reason.split(":")[0].split("“")[1:]
@@ -216,16 +216,16 @@ def test_shares_are_those_of_the_ranking_and_descend() -> None:
 def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
     """Not by a fact or by words, which have reasons of their own, and not by a list that lacks it."""
     lists = {
-        "bm25": [RankedPassage("dell", 2.0), RankedPassage("cheese", 1.0), RankedPassage("milk", 1.0)],
-        "dense": [RankedPassage("milk", 0.9), RankedPassage("deleted", 0.5), RankedPassage("dell", 0.5)],
+        "bm25": ["dell", "cheese", "milk"],
+        "dense": ["milk", "deleted", "dell"],
     }
     pool = Pool(QUESTION, make_pool("milk", "dell", "cheese").passages, lists, ENCODER)
-    weights = RankingWeights({"tied": 1.0})
+    weights = RankingWeights({"tied": 9.0})
     assert find_ranks(pool, "dell") == {"bm25": 1, "dense": 3} and find_ranks(pool, "cheese") == {"bm25": 2}
     assert explain("milk", weights, pool) == {"tied": "found by its meaning: place 1 of dense search"}
     assert explain("dell", weights, pool) == {"tied": "found by its meaning: place 3 of dense search"}
     assert explain("cheese", weights, pool) == {}
-    by_words = Pool(QUESTION, pool.passages, {"bm25": [RankedPassage("milk"), RankedPassage("dell")]}, ENCODER)
+    by_words = Pool(QUESTION, pool.passages, {"bm25": ["milk", "dell"]}, ENCODER)
     assert explain("dell", weights, by_words) == {"tied": "found by its words: place 2 of BM25"}
     named = find(POOL, "dell", weights)
     assert named.shares["tied"] > 0.05 and named.tied_by is None and explain("dell", weights) == {}
@@ -235,7 +235,7 @@ def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
 
 
 def test_the_first_rank_counts_where_a_list_has_a_passage_twice() -> None:
-    pool = Pool("", [], {"base": [RankedPassage("a"), RankedPassage("b"), RankedPassage("a")]}, ENCODER)
+    pool = Pool("", [], {"base": ["a", "b", "a"]}, ENCODER)
     assert find_ranks(pool, "a") == {"base": 1}
 
 
@@ -255,7 +255,7 @@ def test_the_chain_leads_from_a_best_passage_s_fact_to_an_own_one(name: str) -> 
 
 def test_a_fact_that_both_state_is_the_whole_chain() -> None:
     fact = [Triple("Ada", "knows", "Bob")]
-    pool = Pool("Ada?", [PoolPassage(name, "", fact) for name in "ab"], {"base": [RankedPassage("a")]}, ENCODER)
+    pool = Pool("Ada?", [PoolPassage(name, "", fact) for name in "ab"], {"base": ["a"]}, ENCODER)
     assert build_chain(pool, find(pool, "b")) == [["Ada", "knows", "Bob"]]
 
 

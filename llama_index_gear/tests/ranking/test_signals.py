@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, RankedPassage
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage
 from llama_index_gear.ranking.signals import Company, Link, find_ranks, order, score_by_lists
 from llama_index_gear.ranking.weights import SIGNALS
 from llama_index_gear.store.bm25 import make_encoder
@@ -35,7 +35,7 @@ def make_pool(question: str, *passages: PoolPassage) -> Pool:
 def place_first(pool: Pool, *best: int) -> Company:
     """Return the company of these passages, best first, and of fillers."""
     ids = [passage.id for passage in [*(pool.passages[place] for place in best), *FILLERS]]
-    lists = {"pagerank": [RankedPassage(passage_id) for passage_id in ids]}
+    lists = {"pagerank": ids}
     return Company(Pool(pool.question, pool.passages, lists, ENCODER, pool.aliases))
 
 
@@ -49,23 +49,19 @@ def measure(pool: Pool, *best: int) -> dict[str, list[float]]:
 PLACES = {"a": 0, "b": 1, "c": 2}
 
 
-def make_list(**scores: float | None) -> list[RankedPassage]:
-    return [RankedPassage(*item) for item in scores.items()]
-
-
 def test_ranks_of_a_list() -> None:
     """The list has b first and a second; c stands behind its last."""
-    assert find_ranks(make_list(b=None, a=None), PLACES).tolist() == [1, 0, 2]
-    assert find_ranks([], PLACES).tolist() == [0, 0, 0] and find_ranks(make_list(a=1.0), {}).tolist() == []
+    assert find_ranks(["b", "a"], PLACES).tolist() == [1, 0, 2]
+    assert find_ranks([], PLACES).tolist() == [0, 0, 0] and find_ranks(["a"], {}).tolist() == []
 
 
 def test_passages_that_the_pool_lacks_keep_their_rank() -> None:
     """A deleted passage still was the first of the list."""
-    assert find_ranks(make_list(deleted=None, a=None), PLACES).tolist() == [1, 2, 2]
+    assert find_ranks(["deleted", "a"], PLACES).tolist() == [1, 2, 2]
 
 
 def test_a_passage_that_a_list_has_twice_has_its_first_place() -> None:
-    twice = [RankedPassage("b", 0.9), RankedPassage("a", 0.8), RankedPassage("b", 0.1)]
+    twice = ["b", "a", "b"]
     assert find_ranks(twice, PLACES).tolist() == [1, 0, 3]
 
 
@@ -89,7 +85,7 @@ def test_an_order_keeps_equal_scores_in_their_order() -> None:
 
 def test_five_passages_are_the_best_of_all_lists() -> None:
     """Products of 1 + rank: 4 and 5 for the first three, 9, 16, and 25 for what no list has."""
-    lists = {name: [RankedPassage(place) for place in places] for name, places in {"a": "1265", "b": "3265"}.items()}
+    lists = {"a": ["1", "2", "6", "5"], "b": ["3", "2", "6", "5"]}
     company = Company(Pool("?", [make_passage(str(number), "") for number in range(7)], lists, ENCODER))
     assert company.order == [2, 1, 3, 6, 5, 0, 4] and company.best == company.order[:5]
     assert [*company.compare()] == [*SIGNALS]
@@ -103,8 +99,7 @@ WORDS = "alpha beta gamma delta epsilon zeta".split()
 def define_words(pool: Pool) -> dict[str, list[float]]:
     """Return the signals of words by their definitions, in plain loops."""
     number = len(pool.passages)
-    lists = [[place.id for place in places] for places in pool.lists.values()]
-    ranks = [[(*ids, passage.id).index(passage.id) for ids in lists] for passage in pool.passages]
+    ranks = [[(*ids, passage.id).index(passage.id) for ids in pool.lists.values()] for passage in pool.passages]
     first = [-math.log(math.prod(1 + rank for rank in of_passage)) for of_passage in ranks]
     counts = [ENCODER.count_words(passage.text) for passage in pool.passages]
     question = ENCODER.split_words(pool.question)
@@ -150,7 +145,7 @@ texts = st.lists(st.sampled_from([*WORDS, "the"]), max_size=6).map(" ".join)
 @given(texts, st.lists(texts, min_size=1, max_size=20), st.randoms(use_true_random=False))
 def test_words_are_compared_as_defined(question: str, drawn: list[str], rng: Any) -> None:
     passages = [make_passage(str(number), text) for number, text in enumerate(drawn)]
-    lists = {name: [RankedPassage(one.id) for one in rng.sample(passages, rng.randint(0, len(drawn)))] for name in "ab"}
+    lists = {name: rng.sample([*map(str, range(len(drawn)))], rng.randint(0, len(drawn))) for name in "ab"}
     pool = Pool(question, passages, lists, ENCODER)
     signals = Company(pool).compare()
     for name, expected in define_words(pool).items():
@@ -163,7 +158,7 @@ def test_a_word_of_many_passages_is_no_link_and_counts_less_in_the_walk(number: 
     drawn = [f"alpha {'beta' * (n < 2)} word{n} " + "alpha " * n for n in range(number)]
     for question in ("gamma", "beta", "alpha"):
         passages = [make_passage(str(n), text) for n, text in enumerate([*drawn, "gamma"])]
-        pool = Pool(question, passages, {"a": [RankedPassage(passage.id) for passage in passages]}, ENCODER)
+        pool = Pool(question, passages, {"a": [passage.id for passage in passages]}, ENCODER)
         signals = Company(pool).compare()
         for name, expected in define_words(pool).items():
             assert signals[name] == pytest.approx(expected, abs=2e-5), name
@@ -366,16 +361,16 @@ def test_the_most_similar_fact_of_all_best_passages_names() -> None:
 def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
     """Of the lists there are, dense counts before the base retriever's, and that before BM25's."""
     passages = [make_passage(name, "") for name in "abc"]
-    lists = {"dense": make_list(b=0.9, a=0.5), "base": make_list(a=None), "bm25": make_list(c=2.0)}
+    lists = {"dense": ["b", "a"], "base": ["a"], "bm25": ["c"]}
     near = {"dense": [61 / 62, 1, 0], "base": [1, 0, 0], "bm25": [0, 0, 1]}
     while lists:
-        pool = Pool("?", passages, {"pagerank": make_list(b=1.0), **dict(reversed(lists.items()))}, ENCODER)
+        pool = Pool("?", passages, {"pagerank": ["b"], **dict(reversed(lists.items()))}, ENCODER)
         name = next(iter(lists))
         company = Company(pool)
         assert company.first_list == name and company.first_places == pytest.approx(near[name])
         assert company.compare()["tied"] == pytest.approx(near[name])
         del lists[name]
-    company = Company(Pool("?", passages, {"pagerank": make_list(b=1.0)}, ENCODER))
+    company = Company(Pool("?", passages, {"pagerank": ["b"]}, ENCODER))
     assert company.first_list is None and company.compare()["tied"].tolist() == [0, 0, 0]
 
 

@@ -217,7 +217,7 @@ async def test_the_caller_s_embedding_and_custom_texts_are_searched_by(store: Ge
         QueryBundle(QUESTION, embedding=EMBED.get_query_embedding("Cheese is made of milk")),
         QueryBundle(QUESTION, custom_embedding_strs=["Cheese is made of milk"]),
     ):
-        assert retriever.gather_pool(bundle).lists["dense"][0].id == "milk"
+        assert retriever.gather_pool(bundle).lists["dense"][0] == "milk"
         await retrieve_both_ways(retriever, bundle)
 
 
@@ -276,9 +276,9 @@ async def test_a_foreign_retriever_s_order_counts_and_its_scores_do_not(
     by_order = RankingWeights({"tied": 1.0})
     for names in (["milk", "stephen"], ["stephen", "milk"]):
         scored, bare = (Fixed(*make_results(*names, score=given)) for given in (score, None))
-        found = await retrieve_both_ways(GraphRetriever(store, scored, weights=by_order))
+        found = await retrieve_both_ways(GraphRetriever(store, scored, weights=by_order), "Who is it?")
         assert [name for name in list_ids(found) if name in names] == names and len(found) > 2
-        assert explain(found) == explain(GraphRetriever(store, bare, weights=by_order).retrieve(QUESTION))
+        assert explain(found) == explain(GraphRetriever(store, bare, weights=by_order).retrieve("Who is it?"))
 
 
 async def test_a_passage_that_only_has_its_id_and_text_gains_the_stored_triples(store: GeARVectorStore) -> None:
@@ -335,7 +335,7 @@ async def test_a_filter_binds_every_list(store: GeARVectorStore, mode: VectorSto
         retriever = GraphRetriever(store, filters=filters, similarity_top_k=1000, vector_store_query_mode=mode)
         found = await retrieve_both_ways(retriever)
         assert found and {result.node.metadata["open"] for result in found} == {"yes"}
-        named = {place.id for places in retriever.gather_pool(QUESTION).lists.values() for place in places}
+        named = {passage_id for ids in retriever.gather_pool(QUESTION).lists.values() for passage_id in ids}
         assert named == set(list_ids(found))
     nothing = MetadataFilters(filters=[MetadataFilter(key="open", value="perhaps")])
     assert await retrieve_both_ways(GraphRetriever(store, filters=nothing, vector_store_query_mode=mode)) == []
@@ -353,8 +353,8 @@ async def test_a_filter_binds_pagerank(new_store: GeARVectorStore) -> None:
     base = Fixed(*make_results("stephen", "dell"))
     free = GraphRetriever(new_store, base)
     bound = GraphRetriever(new_store, base, filters=OPEN)
-    assert {place.id for place in free.gather_pool(QUESTION).lists["pagerank"]} == {"stephen", "dell", "charlotte"}
-    assert {place.id for place in bound.gather_pool(QUESTION).lists["pagerank"]} == {"stephen"}
+    assert {*free.gather_pool(QUESTION).lists["pagerank"]} == {"stephen", "dell", "charlotte"}
+    assert {*bound.gather_pool(QUESTION).lists["pagerank"]} == {"stephen"}
     assert list_ids(await retrieve_both_ways(bound)) == ["stephen"]
 
 
@@ -436,7 +436,7 @@ def test_over_another_ranked_retriever_the_last_explanation_stands(store: GeARVe
 def test_settings_change_what_they_say(store: GeARVectorStore) -> None:
     reversed_ = RankingWeights({"tied": -1.0})
     base = Fixed(*make_results("milk", "stephen"))
-    last = GraphRetriever(store, base, weights=reversed_, similarity_top_k=1000).retrieve(QUESTION)
+    last = GraphRetriever(store, base, weights=reversed_).retrieve("Who is it?")
     assert [name for name in list_ids(last) if name in ("milk", "stephen")] == ["stephen", "milk"]
     near = GraphRetriever(store, pagerank=LocalPageRank(restart=1.0)).gather_pool(QUESTION).lists["pagerank"]
     far = GraphRetriever(store, pagerank=LocalPageRank(restart=0.2)).gather_pool(QUESTION).lists["pagerank"]
