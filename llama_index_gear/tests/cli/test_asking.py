@@ -22,7 +22,7 @@ Runner = Callable[..., Any]
 QUESTION = "Where was the granddaughter of Oppenheimer's adviser born?"
 
 STEPS = [
-    '{"needed": [1], "facts": [["Max Born", "adviser of", "Oppenheimer"]], "answerable": false, '
+    '{"needed": [], "facts": [["Max Born", "adviser of", "Oppenheimer"]], "answerable": false, '
     '"query": "Who is a granddaughter of Max Born?"}',
     '{"needed": [1], "facts": [], "answerable": true, "answer": "Cambridge"}',
 ]

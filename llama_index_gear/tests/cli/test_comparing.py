@@ -127,7 +127,7 @@ def test_learned_weights_are_saved_and_used(run: Runner, docs: Path, tmp_path: P
     assert fitted.code == 0 and fitted.out.splitlines()[-1].startswith(
         ("No other weights are better", "Weights learned")
     )
-    assert RankingWeights.load(tmp_path / "w.json").search
+    assert RankingWeights.load(tmp_path / "w.json").signals
     assert run("ask", "Who governs City 3?", "--store", "s", "--weights", "w.json").code == 0
     printed = run("compare", write(tmp_path / "q.jsonl", rows), "--store", "s", "--fit", "w.json", "--json")
     assert len(json.loads(printed.out)["questions"]) == 12 and fitted.out.splitlines()[-1] in printed.err
