@@ -139,7 +139,7 @@ class Company:
         Of words, each as BM25 weighs it within the pool:
 
         - `shared_words`: cosine of its words with those of the best passages, the better ones counting more; only words
-          count that two to twelve passages have, and the question lacks (Rocchio's feedback).
+          count that at most twelve passages have, and the question lacks (Rocchio's feedback).
         - `walk`: ln(share of the best + 10⁻⁴) of random walks between passages and their words, from the passages as
           the lists rank them and from the words of the question.
         - `phrases`: the share of the question's neighboring words that stand side by side in it too.
@@ -174,7 +174,7 @@ class Company:
         _, weights, passages, _, asked = self._pool.terms
         lengths = np.linalg.norm(weights, axis=1)[:, None]
         lengths[lengths == 0] = 1.0
-        is_link = (passages >= 2) & (passages <= MAX_LINK_PASSAGES)
+        is_link = passages <= MAX_LINK_PASSAGES
         is_link[asked] = False
         best = weights[self.best] / lengths[self.best] * is_link
         is_other = np.arange(len(weights))[:, None] != np.array(self.best)

@@ -194,6 +194,7 @@ def test_new_words_are_those_that_the_two_best_lack() -> None:
     assert measure(pool, 0, 3)["new_words"] == pytest.approx([stephen, dell, 0, 0])
     assert measure(pool, 0, 2)["new_words"] == pytest.approx([0, dell, 0, 0])
     assert measure(pool, 0, 3, 1)["new_words"] == pytest.approx([stephen, dell, 0, 0])
+    assert measure(pool, 3, 1, 0)["new_words"] == pytest.approx([stephen, dell, stephen, 0])
 
 
 def test_the_words_that_are_new_as_the_question_writes_them() -> None:
@@ -219,10 +220,11 @@ def test_phrases_are_the_question_s_neighboring_words() -> None:
 
 
 def test_a_phrase_counts_as_often_as_the_question_has_it_and_once_a_passage() -> None:
-    pool = make_pool("alpha beta or alpha beta", make_passage("a", "alpha beta, alpha beta"), make_passage("b", "beta"))
+    texts = {"a": "alpha beta, alpha beta", "b": "beta", "c": "alpha beta or alpha"}
+    pool = make_pool("alpha beta or alpha beta", *(make_passage(*item) for item in texts.items()))
     alpha, beta = pool.coverage("alpha"), pool.coverage("beta")
     share = 2 * (alpha + beta) / (2 * (alpha + beta) + alpha + beta)
-    assert measure(pool, 0)["phrases"] == pytest.approx([share, 0])
+    assert measure(pool, 0)["phrases"] == pytest.approx([share, 0, 1])
     assert place_first(pool, 1).list_phrases(0) == ["alpha beta"]
 
 
