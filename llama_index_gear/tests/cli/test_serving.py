@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the SDK
 Runner = Callable[..., Any]
 QUESTION = "Where was the granddaughter of Oppenheimer's adviser born?"
 STEPS = [
-    '{"needed": [1], "facts": [["Max Born", "adviser of", "Oppenheimer"]], "answerable": false, '
+    '{"needed": [], "facts": [["Max Born", "adviser of", "Oppenheimer"]], "answerable": false, '
     '"query": "Who is a granddaughter of Max Born?"}',
     '{"needed": [1], "facts": [], "answerable": true, "answer": "Cambridge"}',
 ]
