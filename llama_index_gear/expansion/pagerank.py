@@ -145,7 +145,7 @@ class _Graph:
 
 
 class Incidences(Protocol):
-    """What PageRank reads: the triples of entities and passages."""
+    """The reads of PageRank: the triples of entities and passages."""
 
     def incident_flow(
         self, groups: Sequence[tuple[Sequence[str], Sequence[str]]], limits: Sequence[int]

@@ -129,7 +129,7 @@ class _Reader:
         for line in own:
             self.starts.append(place)
             place += len(line) + 1
-        self.plain = ["\n" if each == "\n" else " " for each in text]
+        self.plain = ["\n" if mark == "\n" else " " for mark in text]
         self.links: list[Link] = []
         self.references: dict[str, Any] = {}
         self.open: list[tuple[int, str]] = []

@@ -172,7 +172,7 @@ _TARGETS = {
 
 
 def _blank(plain: list[str], start: int, end: int, by: str = GAP) -> None:
-    plain[start:end] = [each if each == "\n" else by for each in plain[start:end]]
+    plain[start:end] = [mark if mark == "\n" else by for mark in plain[start:end]]
 
 
 class _Marks:

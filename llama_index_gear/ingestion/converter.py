@@ -165,7 +165,7 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     except RuntimeError as error:
         raise UnreadableFile(_explain(str(error))) from error
     if not found.results:
-        raise UnreadableFile(_explain("; ".join(str(getattr(each, "message", each)) for each in found.errors)))
+        raise UnreadableFile(_explain("; ".join(str(getattr(error, "message", error)) for error in found.errors)))
     document = found.results[0]
     stated = document.metadata.title
     if ending in _MAIL:

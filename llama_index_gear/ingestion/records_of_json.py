@@ -74,7 +74,7 @@ def _read_lines(text: str) -> list[Any]:
 def _find_entries(value: Any) -> list[Any]:
     """Return the objects of a list, which may be the one long field of an object."""
     if isinstance(value, dict):
-        lists = [each for each in value.values() if isinstance(each, list) and len(each) > 1]
+        lists = [part for part in value.values() if isinstance(part, list) and len(part) > 1]
         if len(lists) == 1 and all(isinstance(entry, dict) for entry in lists[0]):
             return lists[0]
     return value if isinstance(value, list) else [value]
@@ -97,7 +97,7 @@ def _find_words(entry: Mapping[str, Any]) -> str:
     """Return what a message says: a text, or pieces of one."""
     said = next((entry[key] for key in ("text", "content", "message", "body") if entry.get(key)), "")
     pieces = said if isinstance(said, list) else [said]
-    words = "".join(str(each.get("text", "")) if isinstance(each, dict) else str(each) for each in pieces)
+    words = "".join(str(piece.get("text", "")) if isinstance(piece, dict) else str(piece) for piece in pieces)
     return _ADDRESS.sub(_write_address, words).strip()
 
 
