@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llama_index.core.utils import get_tqdm_iterable
@@ -34,7 +34,8 @@ _LEAST_SPREAD = 0.01
 """A signal that spreads less is scaled as if it spread as much: a hair's breadth earns no weight of hundreds."""
 
 
-class Example(NamedTuple):
+@dataclass(frozen=True)
+class Example:
     """A question's pool, and the ids of the passages that answer the question."""
 
     pool: Pool

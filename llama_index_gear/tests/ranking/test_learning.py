@@ -305,16 +305,19 @@ def test_gold_ids_may_be_spelled_otherwise_than_the_passages() -> None:
     spelled = [
         Example(
             Pool(
-                pool.question,
-                [PoolPassage(f"Gro\u0308ße-{passage.id}", passage.text, passage.triples) for passage in pool.passages],
+                example.pool.question,
+                [
+                    PoolPassage(f"Gro\u0308ße-{passage.id}", passage.text, passage.triples)
+                    for passage in example.pool.passages
+                ],
                 {
                     name: [RankedPassage(f"Gro\u0308ße-{place.id}", place.score) for place in places]
-                    for name, places in pool.lists.items()
+                    for name, places in example.pool.lists.items()
                 },
                 ENCODER,
             ),
-            frozenset(f"Größe-{id_}" for id_ in gold),
+            frozenset(f"Größe-{id_}" for id_ in example.gold_ids),
         )
-        for pool, gold in examples
+        for example in examples
     ]
     assert fit(spelled) == fit(examples)
