@@ -691,7 +691,7 @@ def test_nothing_is_opened_before_the_first_call(tmp_path: Path) -> None:
     store.close()
 
 
-def test_no_server_is_needed_to_construct(tmp_path: Path) -> None:
+def test_no_server_is_needed_to_construct() -> None:
     client = QdrantClient(url="http://localhost:9", check_compatibility=False)
     GeARVectorStore(client=client, embed_model=EMBED)
     client.close()
