@@ -328,5 +328,5 @@ def test_a_damaged_triple_that_is_linked_stops_no_writer(field: str) -> None:
         payload = {field: [{"entity": damage, "alias": "ada"}] if field == "aliases" else damage}
         client.set_payload(store.triple_collection_name, payload, points=[point.id for point in points])
         store.add([passage("q", f"{damage}", facts[:1], embed_model=EMBED)])
-        assert [node.text for node in store.get_nodes(["q"])] == [str(damage)]
+        assert [node.get_content() for node in store.get_nodes(["q"])] == [str(damage)]
     assert store.repair().ok
