@@ -18,7 +18,8 @@ _OWN_NAMES = ("real_name", "nickname", "display_name", "global_name", "name", "u
 _TIMES = ("ts", "date", "timestamp", "timestamp_ms", "time", "sent_at", "created_at", "create_time", "role")
 """Fields of a message of a chat: who wrote it, a person's name, and what tells it from another record."""
 _WORDS = ("text", "content", "message", "body")
-_OF_CHATS = frozenset((*_SPEAKERS, *_TIMES, "type", "subtype", "id", "edited", "reactions", "attachments", "topic")).union(
+_OF_CHATS = frozenset((*_SPEAKERS, *_TIMES)).union(
+    "type subtype id edited reactions attachments topic".split(),
     # Slack
     "client_msg_id team user_team source_team blocks files upload display_as_bot thread_ts parent_user_id reply_count"
     " reply_users_count latest_reply reply_users replies is_locked subscribed last_read bot_id bot_profile app_id icons"
