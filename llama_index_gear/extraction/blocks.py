@@ -25,7 +25,8 @@ _CODE = set(
     ".bash .bat .c .cc .cfg .clj .conf .cpp .cs .css .env .ex .go .gradle .h .hpp .hs .ini .java .js .json .jsonl .jsx"
     " .kt .less .lua .mk .php .pl .properties .ps1 .py .r .rb .rs .scala .scss .sh .sql .swift .tf .toml .ts .tsx .vue"
     " .xml .yaml .yml .zsh .awk .cmake .cnf .desktop .fish .hcl .jl .mak .nix .service .tfvars .bazel .bzl .coffee"
-    " .dart .dockerfile .editorconfig .exs .gitignore .graphql .m .mjs .nim .pm .pp .psm1 .pyi .rake .sls .tcl .zig".split()
+    " .dart .dockerfile .editorconfig .exs .gitignore .graphql .m .mjs .nim .pm .pp .psm1 .pyi .rake .sls"
+    " .tcl .zig".split()
 )
 _CODE_NAME = re.compile(
     r"\.[\w.-]+|(?:make|[A-Z]\w*)file(?:\.\w+)?|CODEOWNERS|CMakeLists\.txt|(?:requirements|constraints)[\w.-]*\.(?:in|txt)"
