@@ -84,7 +84,7 @@ See \autoref{tab:x}.
 """
 ORG = """#+TITLE: My Yard
 #+OPTIONS: toc:nil
-* TODO [#A] Visit Bremen
+* TODO [#A] Visit [[https://b.example][Bremen]]
   DEADLINE: <2025-03-10 Mon>
   :PROPERTIES:
   :ID: 0b3c
