@@ -83,8 +83,6 @@ def check_drawing(browser: webdriver.Chrome) -> dict[str, Any]:
     return seen
 
 
-def _overlaps(one: list[float], other: list[float], slack: float = 1.0) -> bool:
-    """Return True if two rectangles, as left, top, right, bottom, overlap by more than they may touch."""
-    return (
-        min(one[2], other[2]) - max(one[0], other[0]) > slack and min(one[3], other[3]) - max(one[1], other[1]) > slack
-    )
+def _overlaps(one: list[float], other: list[float]) -> bool:
+    """Return True if two rectangles, as left, top, right, bottom, overlap by more than a pixel."""
+    return min(one[2], other[2]) - max(one[0], other[0]) > 1 and min(one[3], other[3]) - max(one[1], other[1]) > 1

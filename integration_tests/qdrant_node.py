@@ -112,17 +112,16 @@ class Node:
 
 
 class Cluster:
-    """A cluster of nodes on loopback, each in a folder of its own.
+    """A cluster of three nodes on loopback, each in a folder of its own.
 
     Args:
         folder: the folder of all.
-        count: the number of nodes.
         **settings: environment variables of each node, without "QDRANT__".
 
     """
 
-    def __init__(self, folder: Path, count: int = 3, **settings: str) -> None:
-        ports = find_free_ports(count)
+    def __init__(self, folder: Path, **settings: str) -> None:
+        ports = find_free_ports(3)
         addresses = [f"http://127.0.0.1:{port}" for port in ports]
         self.nodes = []
         for number, (port, address) in enumerate(zip(ports, addresses, strict=True)):

@@ -31,6 +31,7 @@ else:
         "retrievers.gear": "GeARRetriever",
         "retrievers.graph": "GraphRetriever",
         "retrievers.graph_expansion": "NaiveGERetriever SyncGERetriever",
+        "retrievers.rank_bm25": "RankBM25Retriever",
         "retrievers.t2rag": "T2RAGRetriever",
         "store.vector_store": "GeARVectorStore",
         "trace.trace": "Trace",

@@ -35,7 +35,7 @@ def unify_spelling(text: str) -> str:
     """
     if text.isascii():
         return text
-    unseen = {ord(each): None for each in set(text) if unicodedata.category(each) == "Cf"}
+    unseen = {ord(mark): None for mark in set(text) if unicodedata.category(mark) == "Cf"}
     return normalize(text.translate(unseen) if unseen else text)  # one between letter and accent would keep them apart
 
 
@@ -62,7 +62,7 @@ def escape_unwritable(text: str, encoding: str) -> str:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        return "".join(each if each.encode(encoding, "ignore") else _escape(each) for each in text)
+        return "".join(mark if mark.encode(encoding, "ignore") else _escape(mark) for mark in text)
     return text
 
 

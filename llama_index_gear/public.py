@@ -24,6 +24,7 @@ from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace
@@ -49,6 +50,7 @@ __all__ = [
     "NaiveGERetriever",
     "PassageRanker",
     "PassageSelector",
+    "RankBM25Retriever",
     "RankingWeights",
     "SyncGERetriever",
     "T2RAGQueryEngine",

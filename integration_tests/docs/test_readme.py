@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,20 @@ def test_what_the_readme_quotes_stands_in_the_folder() -> None:
         text = (DOCS / f"{title}.md").read_text("utf-8")
         parts = [part.strip(' ".|') for part in row.split(" | ")[1].replace("**", "").split("…")]
         assert any(parts) and all(part in text for part in parts), title
+
+
+@pytest.mark.parametrize("heading", ["Quickstart", "Tests"])
+def test_a_stranger_finds_commands_that_run_as_they_stand(heading: str) -> None:
+    """The first block below the heading names extras and scripts that there are, and nothing to be filled in."""
+    (section,) = re.findall(rf"^## {heading}\n(.*?)(?=^## )", README, re.MULTILINE | re.DOTALL)
+    block = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)[0]
+    commands = [part.strip() for line in block.splitlines() for part in line.partition("#")[0].split("&&")]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    (named,) = re.findall(r'pip install -e "\.\[([\w,]+)\]"', commands[0])
+    assert set(named.split(",")) <= extras.keys()
+    for command in commands[1:]:
+        assert command == "pytest" or (ROOT / command.removeprefix("python ")).is_file(), command
+    assert len(commands) == 2
 
 
 def test_the_readme_is_short() -> None:

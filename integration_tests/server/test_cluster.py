@@ -193,8 +193,8 @@ def test_turbo_quantization_is_taken(cluster: Cluster) -> None:
     )
     plain = make_store(cluster.nodes[0], "plain", bm25_avg_len=60)
     for document in range(10):
-        for each in (store, plain):
-            each.add(make_nodes(document))
+        for filled in (store, plain):
+            filled.add(make_nodes(document))
     config = store.client.get_collection("turbo_triples").config.quantization_config
     assert isinstance(config, models.TurboQuantization) and config.turbo.bits == models.TurboQuantBitSize.BITS4
     query = VectorStoreQuery(query_str="Person 3 met Person 5", similarity_top_k=3)

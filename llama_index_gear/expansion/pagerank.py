@@ -11,12 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, product
-from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from llama_index_gear.errors import check_numbers
 from llama_index_gear.flow import Flow
-from llama_index_gear.triple import Incidence, StoredTriple
+from llama_index_gear.triple import Incidence, StoredTriple, Triple
 
 _MENTIONS = 100
 """Triples of a seed entity that are read to count its passages."""
@@ -145,7 +144,7 @@ class _Graph:
 
 
 class Incidences(Protocol):
-    """What PageRank reads: the triples of entities and passages."""
+    """The reads of PageRank: the triples of entities and passages."""
 
     def incident_flow(
         self, groups: Sequence[tuple[Sequence[str], Sequence[str]]], limits: Sequence[int]
@@ -155,10 +154,9 @@ class Incidences(Protocol):
 
 def local_pagerank_flow(
     reads: Incidences,
-    start: Sequence[tuple[StoredTriple, float]],
+    start: Sequence[tuple[StoredTriple | Triple, float]],
     passage_ids: Sequence[str],
     settings: LocalPageRank,
-    known: Mapping[str, Sequence[Incidence]] = MappingProxyType({}),
 ) -> Flow[PageRanking]:
     """Rank passages by personalized PageRank from some triples and passages.
 
@@ -167,14 +165,12 @@ def local_pagerank_flow(
         start: (triple, weight from 0 to 1) of the triples to start from.
         passage_ids: ids of the base passages, best first.
         settings: restart probability, exactness, weight of the base passages.
-        known: passage id → all its triples (`group_by_passage`), of passages that are not read once more.
 
     Returns:
         The passages that were reached. A share is too small by at most `epsilon` times the node's degree.
 
     """
     graph = _Graph()
-    graph.answers = {graph.passages[passage_id]: (triples, len(triples) + 1) for passage_id, triples in known.items()}
     seeds = yield from _seeds_flow(reads, graph, start, passage_ids, settings)
     total = sum(seeds.values())
     if not total:
@@ -198,14 +194,6 @@ def local_pagerank_flow(
     return PageRanking(passages, frozenset(graph.aliases))
 
 
-def group_by_passage(triples: Iterable[StoredTriple], passage_ids: Iterable[str]) -> dict[str, list[Incidence]]:
-    """Return passage id → its triples, by id, of passages whose triples these are all."""
-    known: dict[str, list[Incidence]] = {passage_id: [] for passage_id in passage_ids}
-    for triple in sorted(triples, key=lambda triple: triple.id):
-        known[triple.passage_id].append(Incidence(triple.id, triple.entities, triple.passage_id, triple.aliases))
-    return known
-
-
 def weigh_triples(nearest: Sequence[StoredTriple]) -> list[tuple[StoredTriple, float]]:
     """Return the triples to start from with their weights: the cosine with the question over that of the best."""
     best = max((triple.score for triple in nearest), default=0.0)
@@ -215,7 +203,7 @@ def weigh_triples(nearest: Sequence[StoredTriple]) -> list[tuple[StoredTriple, f
 def _seeds_flow(
     reads: Incidences,
     graph: _Graph,
-    start: Sequence[tuple[StoredTriple, float]],
+    start: Sequence[tuple[StoredTriple | Triple, float]],
     passage_ids: Sequence[str],
     settings: LocalPageRank,
 ) -> Flow[dict[Node, float]]:

@@ -14,7 +14,7 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
 from llama_index_gear.errors import check_counts, check_kind
 from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
-from llama_index_gear.expansion.pagerank import LocalPageRank, group_by_passage, local_pagerank_flow
+from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.ranking.pool import Pool
@@ -23,14 +23,11 @@ from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.requests import RunFunction
 from llama_index_gear.spans import show_ids, show_nodes, span_flow
-from llama_index_gear.triple import StoredTriple
+from llama_index_gear.triple import StoredTriple, Triple
 
 POOL_TOP_K = 40
 """Passages that each list gives to the pool."""
 _START_PASSAGES = 10
-_MAX_TRIPLES = 200
-"""Triples of the first passages that are read. Where these are all, PageRank asks for none of them again."""
-_NEAREST_TRIPLES = 60
 _START_TRIPLES = 20
 POOL_PAGERANK = LocalPageRank(epsilon=5e-4)
 """PageRank of a pool, by default. Half the usual `epsilon`: it reaches a third more passages (28 instead of 21)."""
@@ -41,8 +38,8 @@ class PoolRetrieval:
     """Retrieves a pool of passages and ranks it, for one store and one set of settings. No LLM.
 
     The store's dense and BM25 lists, or the list of a base retriever, are the first part of the pool. They are ranked,
-    and PageRank starts from the first ten passages and from the twenty facts of these that are most like the question;
-    the passages that it ranks first are the second part.
+    and PageRank starts from the first ten passages and from the twenty facts of these that have most words of the
+    question; the passages that it ranks first are the second part.
 
     Args:
         backends: the store, and what else the flow reads. Of a base retriever's nodes, those that the store doesn't
@@ -87,7 +84,7 @@ class PoolRetrieval:
         """Gather the pool of a question; return it, and the nodes to return by id."""
         embedded = yield from self.embed_flow(bundle)
         pool, nodes = yield from self.base_pool_flow(bundle, embedded)
-        return (yield from self.widen_flow(pool, nodes, embedded))
+        return (yield from self.widen_flow(pool, nodes))
 
     def embed_flow(self, bundle: QueryBundle) -> Flow[QueryBundle]:
         """Embed a question with the store's model: a foreign retriever's query may come from another one."""
@@ -103,35 +100,30 @@ class PoolRetrieval:
         return [ranked.id for ranked in rank(pool, self.weights, _START_PASSAGES)]
 
     def widen_flow(
-        self, pool: Pool, nodes: Mapping[str, BaseNode], embedded: QueryBundle, linked: Sequence[StoredTriple] = ()
+        self, pool: Pool, nodes: Mapping[str, BaseNode], linked: Sequence[StoredTriple] = ()
     ) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         """Add the passages that PageRank ranks first to a pool of base passages.
 
         Args:
             pool: of the base passages.
             nodes: of its passages, by id.
-            embedded: the question with its embedding.
             linked: further triples that PageRank starts from, with weight 1.
 
         Returns:
             The wider pool, and its nodes by id.
 
         """
-        widening = self._widen_flow(pool, nodes, embedded, linked)
+        widening = self._widen_flow(pool, nodes, linked)
         return span_flow("pagerank", widening, _show_pagerank, passages=len(nodes), linked=len(linked))
 
     def _widen_flow(
-        self, pool: Pool, nodes: Mapping[str, BaseNode], embedded: QueryBundle, linked: Sequence[StoredTriple]
+        self, pool: Pool, nodes: Mapping[str, BaseNode], linked: Sequence[StoredTriple]
     ) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         start = yield from ask(RunFunction(partial(self.choose_start, pool)))
-        stored = yield from self.backends.reads.passage_triples_flow(start, embedded.embedding or [], _MAX_TRIPLES)
-        triples = yield from ask(RunFunction(partial(_choose_triples, pool, stored[:_NEAREST_TRIPLES])))
-        weighted = {triple.id: (triple, weight) for triple, weight in triples}
-        weighted |= {triple.id: (triple, 1.0) for triple in linked}
-        known = group_by_passage(stored, start) if len(stored) < _MAX_TRIPLES else {}
-        ranked = yield from local_pagerank_flow(
-            self.backends.reads, list(weighted.values()), start, self.pagerank, known
-        )
+        weights = yield from ask(RunFunction(partial(_choose_triples, pool, start)))
+        weights |= {(triple.passage_id, triple.triple): 1.0 for triple in linked}
+        triples = [(triple, weight) for (_, triple), weight in weights.items()]
+        ranked = yield from local_pagerank_flow(self.backends.reads, triples, start, self.pagerank)
         reached = [passage_id for passage_id, _ in ranked.passages[:POOL_TOP_K]]
         found: list[BaseNode] = []
         if missing := [passage_id for passage_id in reached if passage_id not in nodes]:
@@ -167,18 +159,16 @@ def _show_pagerank(widened: tuple[Pool, Mapping[str, BaseNode]]) -> dict[str, An
     return show_ids(widened[0].lists["pagerank"])
 
 
-def _choose_triples(pool: Pool, nearest: Sequence[StoredTriple]) -> list[tuple[StoredTriple, float]]:
-    """Choose the facts that PageRank starts from: the twenty most like the question, each with its likeness.
+def _choose_triples(pool: Pool, start: Sequence[str]) -> dict[tuple[str, Triple], float]:
+    """Choose the facts that PageRank starts from: the twenty of the first passages with most words of the question.
 
-    A fact's likeness is the mean of two shares of the best: its cosine with the question, and its words of the question
-    (`Pool.coverage`). Cosines find what is paraphrased, words the names that embedding models confuse.
+    A fact weighs the share of the question that its words make up (`Pool.coverage`), over that of the best.
+
+    Returns:
+        (passage id, fact) → its weight, above 0 and at most 1.
+
     """
-    best = max((triple.score for triple in nearest), default=0.0)
-    coverages = [pool.coverage(triple.triple.text) for triple in nearest]
-    most = max(coverages, default=0.0)
-    likeness = [
-        ((max(triple.score, 0.0) / best if best > 0 else 0.0) + (coverage / most if most else 0.0)) / 2
-        for triple, coverage in zip(nearest, coverages, strict=True)
-    ]
-    chosen = sorted(zip(nearest, likeness, strict=True), key=lambda pair: -pair[1])[:_START_TRIPLES]
-    return [pair for pair in chosen if pair[1] > 0]
+    facts = [(passage_id, triple) for passage_id in start for triple in pool.passages[pool.places[passage_id]].triples]
+    coverages = {fact: pool.coverage(fact[1].text) for fact in facts}
+    chosen = sorted(coverages, key=lambda fact: -coverages[fact])[:_START_TRIPLES]
+    return {fact: coverages[fact] / coverages[chosen[0]] for fact in chosen if coverages[fact]}

@@ -24,11 +24,14 @@ MARKDOWN = {".md", ".markdown", ".mdx", ".mdown", ".mkd", ".qmd", ".rmd", ".wiki
 _CODE = set(
     ".bash .bat .c .cc .cfg .clj .conf .cpp .cs .css .env .ex .go .gradle .h .hpp .hs .ini .java .js .json .jsonl .jsx"
     " .kt .less .lua .mk .php .pl .properties .ps1 .py .r .rb .rs .scala .scss .sh .sql .swift .tf .toml .ts .tsx .vue"
-    " .xml .yaml .yml .zsh .awk .cmake .cnf .desktop .fish .hcl .jl .mak .nix .service .tfvars".split()
+    " .xml .yaml .yml .zsh .awk .cmake .cnf .desktop .fish .hcl .jl .mak .nix .service .tfvars .bazel .bzl .coffee"
+    " .dart .dockerfile .editorconfig .exs .gitignore .graphql .m .mjs .nim .pm .pp .psm1 .pyi .rake .sls"
+    " .tcl .zig".split()
 )
 _CODE_NAME = re.compile(
     r"\.[\w.-]+|(?:make|[A-Z]\w*)file(?:\.\w+)?|CODEOWNERS|CMakeLists\.txt|(?:requirements|constraints)[\w.-]*\.(?:in|txt)"
-    r"|robots\.txt|crontab|fstab|hosts|\w+_config|[\w.-]+\.(?:dist|example|sample|template)"
+    r"|robots\.txt|BUILD|PKGBUILD|SConstruct|SConscript|WORKSPACE|crontab|fstab|hosts|\w+_config"
+    r"|[\w.-]+\.(?:dist|example|sample|template)"
 )
 """Matches the names of files in which a "#" begins a comment, by more than their ending."""
 _FILE_KEYS = ("file_name", "file_path", "file", "filename", "source", "path")
@@ -129,7 +132,7 @@ class _Reader:
         for line in own:
             self.starts.append(place)
             place += len(line) + 1
-        self.plain = ["\n" if each == "\n" else " " for each in text]
+        self.plain = ["\n" if mark == "\n" else " " for mark in text]
         self.links: list[Link] = []
         self.references: dict[str, Any] = {}
         self.open: list[tuple[int, str]] = []

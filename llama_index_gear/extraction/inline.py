@@ -34,7 +34,7 @@ _FOREIGN = re.compile(
     r"|(?P<code>(?P<ticks>`{1,3})(?!`)(?:(?!''|`)[^\n]){1,160}(?P=ticks)(?!`))"
     r"|(?P<picture>!\[\[[^\[\]|#\n]{1,200}\.(?i:avif|bmp|gif|jpe?g|mp[34]|png|svg|web[mp])(?:[|#][^\[\]\n]{0,200})?\]\])"
     r"|(?P<wiki>!?\[\[(?P<wiki_target>[^\[\]|\n]{1,200}?)(?:\\?\|(?P<wiki_text>[^\[\]\n]{0,200}))?\]\])"
-    r"|(?P<note>\[\^[^\]\s]{1,40}\]:?|\[-?@[\w:.-][^\]\n]{0,200}\]"
+    r"|(?P<note>\[\^[^\]\s]{1,40}\]:?|\[![A-Za-z][\w-]{0,30}\][+-]?|\[-?@[\w:.-][^\]\n]{0,200}\]"
     r"|\[[^@\[\]\n]{1,60}(?<=\s)-?@[A-Za-z][\w:.-]{0,60}\d[^\[\]\n]{0,200}\](?!\()"
     r"|(?<![\w/])-?@(?:fig|tbl|sec|eq|lst|thm|lem|cor|prp|def|exm|nte|tip|wrn|imp)-\w[\w-]{0,80})"
     r"|(?P<asciidoc>(?:(?:link|xref|mailto|image|icon|footnote|kbd|btn|menu):{1,2}(?P<asciidoc_target>[^\s\[\]]{0,300})"
@@ -172,7 +172,7 @@ _TARGETS = {
 
 
 def _blank(plain: list[str], start: int, end: int, by: str = GAP) -> None:
-    plain[start:end] = [each if each == "\n" else by for each in plain[start:end]]
+    plain[start:end] = [mark if mark == "\n" else by for mark in plain[start:end]]
 
 
 class _Marks:

@@ -174,7 +174,7 @@ def find_foreign(small_words: Collection[str]) -> str:
     counts = {name: len(words.intersection(small_words) - _SHARED) for name, words in _FOREIGN.items()}
     name = max(counts, key=counts.__getitem__)
     own = _FOREIGN[name].intersection(small_words)
-    others = (_ENGLISH, german.FUNCTION_WORDS, *(each.openers for each in _LANGUAGES))
+    others = (_ENGLISH, german.FUNCTION_WORDS, *(language.openers for language in _LANGUAGES))
     if counts[name] >= _LEAST_FOREIGN and all(
         len(own - other - _SHARED) > len(other.intersection(small_words) - own) for other in others
     ):

@@ -161,7 +161,7 @@ def _split_block(block: Block, form: Form, marks: re.Pattern[str]) -> Iterator[t
         yield words, 0
     else:
         yield from (
-            (each, 0) for each in _cut(_find_words(block.plain, block.start, marks, has_cells="|" in block.plain))
+            (part, 0) for part in _cut(_find_words(block.plain, block.start, marks, has_cells="|" in block.plain))
         )
 
 

@@ -91,6 +91,7 @@ _ORG_FURNITURE = re.compile(
 )
 """Matches settings, comments and drawers; blocks, whose first group is their kind, so that nothing in them is."""
 _PLANNED = re.compile(r"\b(SCHEDULED|DEADLINE|CLOSED):[ \t]*[<\[]([^<>\[\]\n]*)[>\]]")
+_ORG_LINK = re.compile(r"\[\[[^\[\]\n]*\]\[([^\[\]\n]*)\]\]|\[\[([^\[\]\n]*)\]\]")
 _ACCENTS = dict(
     zip("`'^\"~=.uvHck", "\u0300\u0301\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328", strict=True)
 )
@@ -165,7 +166,7 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     except RuntimeError as error:
         raise UnreadableFile(_explain(str(error))) from error
     if not found.results:
-        raise UnreadableFile(_explain("; ".join(str(getattr(each, "message", each)) for each in found.errors)))
+        raise UnreadableFile(_explain("; ".join(str(getattr(error, "message", error)) for error in found.errors)))
     document = found.results[0]
     stated = document.metadata.title
     if ending in _MAIL:
@@ -301,9 +302,13 @@ def _write_role(match: re.Match[str]) -> str:
 
 
 def _prepare_org(text: str) -> str:
-    """Return Org without settings, drawers, comments and priorities; what is planned, and when, is a sentence."""
+    """Return Org without settings, drawers, comments, priorities, and links in headings, which the converter leaves.
+
+    What is planned, and when, is a sentence.
+    """
     text = _ORG_FURNITURE.sub(lambda match: match[0] if match[1] else "", text)
     text = re.sub(r"(?m)^(\*+ (?:[A-Z]+ )?)\[#\w\] ", r"\1", text)
+    text = re.sub(r"(?m)^\*+ .*$", lambda match: _ORG_LINK.sub(lambda link: link[1] or link[2], match[0]), text)
     return _PLANNED.sub(lambda match: f"{match[1].lower()}: {match[2]}.", text)
 
 

@@ -17,6 +17,28 @@ _SPEAKERS = ("user_profile", "from", "author", "sender_name", "sender", "usernam
 _OWN_NAMES = ("real_name", "nickname", "display_name", "global_name", "name", "username", "role")
 _TIMES = ("ts", "date", "timestamp", "timestamp_ms", "time", "sent_at", "created_at", "create_time", "role")
 """Fields of a message of a chat: who wrote it, a person's name, and what tells it from another record."""
+_WORDS = ("text", "content", "message", "body")
+_OF_CHATS = frozenset((*_SPEAKERS, *_TIMES)).union(
+    "type subtype id edited reactions attachments topic".split(),
+    # Slack
+    "client_msg_id team user_team source_team blocks files upload display_as_bot thread_ts parent_user_id reply_count"
+    " reply_users_count latest_reply reply_users replies is_locked subscribed last_read bot_id bot_profile app_id icons"
+    " inviter purpose root hidden pinned_to permalink metadata channel is_starred".split(),
+    # Telegram
+    "date_unixtime from_id text_entities edited_unixtime reply_to_message_id reply_to_peer_id forwarded_from"
+    " forwarded_from_id forwarded_date saved_from photo photo_file_size width height file file_name file_size thumbnail"
+    " thumbnail_file_size media_type media_spoiler sticker_emoji mime_type duration_seconds actor_id action members"
+    " message_id via_bot inline_bot_buttons".split(),
+    # Discord
+    "timestampedited callendedtimestamp ispinned embeds stickers mentions inlineemojis reference interaction channel_id"
+    " guild_id tts nonce mention_everyone mention_roles pinned flags components edited_timestamp message_reference"
+    " referenced_message webhook_id position member sticker_items".split(),
+    # Facebook, and models
+    "is_geoblocked_for_viewer is_geoblocked_for_viewer_v2 is_unsent is_unsent_image_by_messenger_kid_parent"
+    " is_taken_down bumped_message_metadata photos videos audio_files gifs share sticker tool_calls tool_call_id"
+    " function_call refusal model status end_turn weight recipient".split(),
+)
+"""Fields that messages of chats have. A record with others is none: all that it says is kept."""
 _ADDRESS = re.compile(r"<(https?://[^<>|\s]+)(?:\|([^<>]*))?>|<[#!][^<>|]*\|([^<>]*)>|<@[A-Z0-9]+(?:\|([^<>]*))?>")
 """Matches an address, a channel or a person in a message of Slack."""
 _ID = re.compile(r"[A-Z0-9]{7,}")
@@ -49,15 +71,26 @@ def read_json(text: str, ending: str) -> list[Record]:
     except json.JSONDecodeError:
         return [Record("", text)]
     entries = _find_entries(value)
-    if messages := [message for message in map(_read_message, entries) if message]:
-        if 2 * len(messages) > sum(isinstance(entry, dict) and _find_words(entry) != "" for entry in entries):
-            name = value.get("name") if isinstance(value, dict) else ""
-            return [Record(str(name) if _is_title(name) else "", "\n\n".join(messages))]
+    entries_with_words = [entry for entry in entries if not isinstance(entry, dict) or _find_words(entry)]
+    messages = [_read_message(entry) for entry in entries_with_words]
+    if 2 * len(list(filter(None, messages))) > len(messages):
+        name = value.get("name") if isinstance(value, dict) else ""
+        texts = [
+            message or _write_whole(_read_record(entry))
+            for message, entry in zip(messages, entries_with_words, strict=True)
+        ]
+        return [Record(str(name) if _is_title(name) else "", "\n\n".join(filter(None, texts)))]
     records = [_read_record(entry) for entry in entries]
     if len(records) > 1 and all(record.title for record in records):
         return records
-    title = records[0].title if len(records) == 1 else ""
-    return [Record(title, _PARAGRAPH.join(record.text for record in records if record.text))]
+    if len(records) == 1:
+        return records
+    return [Record("", _PARAGRAPH.join(filter(None, map(_write_whole, records))))]
+
+
+def _write_whole(record: Record) -> str:
+    """Return a record's text with its title in front."""
+    return ": ".join(filter(None, record))
 
 
 def _read_lines(text: str) -> list[Any]:
@@ -74,7 +107,7 @@ def _read_lines(text: str) -> list[Any]:
 def _find_entries(value: Any) -> list[Any]:
     """Return the objects of a list, which may be the one long field of an object."""
     if isinstance(value, dict):
-        lists = [each for each in value.values() if isinstance(each, list) and len(each) > 1]
+        lists = [part for part in value.values() if isinstance(part, list) and len(part) > 1]
         if len(lists) == 1 and all(isinstance(entry, dict) for entry in lists[0]):
             return lists[0]
     return value if isinstance(value, list) else [value]
@@ -82,7 +115,10 @@ def _find_entries(value: Any) -> list[Any]:
 
 def _read_message(entry: Any) -> str:
     """Return a message of a chat as "name: text"; "" for what is none."""
-    if not isinstance(entry, dict) or not any(key in entry for key in _TIMES) or _is_title(entry.get("title")):
+    if not isinstance(entry, dict) or not any(key in entry for key in _TIMES):
+        return ""
+    said = [key for key in _WORDS if entry.get(key)]
+    if len(said) != 1 or not all(key in said or key.casefold() in _OF_CHATS for key, value in entry.items() if value):
         return ""
     who = next((entry[key] for key in _SPEAKERS if entry.get(key)), None)
     if isinstance(who, dict):
@@ -95,9 +131,9 @@ def _read_message(entry: Any) -> str:
 
 def _find_words(entry: Mapping[str, Any]) -> str:
     """Return what a message says: a text, or pieces of one."""
-    said = next((entry[key] for key in ("text", "content", "message", "body") if entry.get(key)), "")
+    said = next((entry[key] for key in _WORDS if entry.get(key)), "")
     pieces = said if isinstance(said, list) else [said]
-    words = "".join(str(each.get("text", "")) if isinstance(each, dict) else str(each) for each in pieces)
+    words = "".join(str(piece.get("text", "")) if isinstance(piece, dict) else str(piece) for piece in pieces)
     return _ADDRESS.sub(_write_address, words).strip()
 
 

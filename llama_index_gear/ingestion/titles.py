@@ -114,7 +114,7 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
         path, stem = path.with_stem(exported[1]), exported[1]
     if stem and (_is_name(stem) or ending not in MARKDOWN | CONVERTED | _PROSE):
         return stem
-    stated = "".join(each for each in stated if each.isspace() or unicodedata.category(each) != "Cc")
+    stated = "".join(mark for mark in stated if mark.isspace() or unicodedata.category(mark) != "Cc")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     heading = ""
     if ending in MARKDOWN:
@@ -166,7 +166,7 @@ def _is_generic(text: str) -> bool:
     """Return True if a text says nothing of what a file is about: "README", "page 17", "IMG_2034"; "C" is a name."""
     if re.fullmatch(r"[^\W\d_][+#*]*", text):
         return False
-    without_marks = "".join(each for each in text.casefold() if unicodedata.category(each)[0] != "M")
+    without_marks = "".join(mark for mark in text.casefold() if unicodedata.category(mark)[0] != "M")
     words = re.findall(r"[^\W\d_]+", without_marks)
     return all(word in _GENERIC or len(word) == 1 for word in words)
 

@@ -55,7 +55,7 @@ A lock is kept by the calls that use it: it holds its event loop, which is to go
 
 @dataclass
 class ModelNotes:
-    """What earlier calls said of a model.
+    """Notes of what earlier calls said of a model.
 
     Attributes:
         accepting: the last model whose server took tools; None: none has.

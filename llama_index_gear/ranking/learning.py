@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import mean, stdev
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llama_index.core.utils import get_tqdm_iterable
@@ -19,6 +20,10 @@ from llama_index_gear.ranking.signals import Company, Floats
 from llama_index_gear.ranking.weights import RankingWeights
 
 _FOLDS = 5
+_ROUNDS = 20
+"""Rounds of learning, at most. From gold passages two are enough, from documents some ten."""
+_SETTLED = 0.005
+"""A round that moves each weight by less is the last."""
 _PULLS = (0.001, 0.01, 0.1, 1.0)
 _GATHER = "write retriever.gather_pool"
 _LEAST_EXAMPLES = 10
@@ -31,11 +36,35 @@ _LEAST_SPREAD = 0.01
 """A signal that spreads less is scaled as if it spread as much: a hair's breadth earns no weight of hundreds."""
 
 
-class Example(NamedTuple):
-    """A question's pool, and the ids of the passages that answer the question."""
+@dataclass(frozen=True)
+class Example:
+    """A question's pool, and the ids of the passages, or documents, that answer the question.
+
+    Of a gold document, any passage is gold.
+    """
 
     pool: Pool
     gold_ids: frozenset[str]
+
+    @cached_property
+    def gold_places(self) -> list[list[int]]:
+        """For each gold id that the pool has something of, the places of its passages in the pool."""
+        places: dict[str, list[int]] = {}
+        for place, passage in enumerate(self.pool.passages):
+            for id_ in {passage.id, passage.document} & self.gold_ids:
+                places.setdefault(id_, []).append(place)
+        return list(places.values())
+
+    def target(self, scores: Floats) -> Floats:
+        """Return the probability that each passage is to have: equal for all that is gold.
+
+        The passages of one document share its part as these scores are to one another, by the softmax.
+        """
+        target = np.zeros(len(self.pool.passages))
+        for places in self.gold_places:
+            powers = np.exp(scores[places] - scores[places].max())
+            target[places] += powers / powers.sum() / len(self.gold_places)
+        return target
 
 
 @dataclass(frozen=True)
@@ -79,7 +108,7 @@ def fit_ranking(
     Args:
         gather_pool: returns the pool of a question.
         questions: questions, at least ten with a gold passage in their pool.
-        gold_ids: for each question, the ids of the passages that it needs.
+        gold_ids: for each question, the ids of the passages, or of the documents, that it needs.
         start: weights to start from. Default: those that come with the package.
         show_progress: show a progress bar while pools are gathered.
 
@@ -102,11 +131,11 @@ def fit_ranking(
         if not isinstance(pool, Pool):
             raise ArgumentError(f"gather_pool must return a pool, got {format_value(pool)}: {_GATHER}")
         examples.append(Example(pool, _find_gold(pool, ids)))
-    known = [example for example in examples if example.gold_ids & set(example.pool.places)]
+    known = [example for example in examples if example.gold_places]
     if len(known) < _LEAST_EXAMPLES:
         raise ArgumentError(
             f"{len(known)} of {len(questions)} questions have a gold passage in their pool, and {_LEAST_EXAMPLES} are "
-            "needed: check that the gold ids are node ids of stored passages, or add questions"
+            "needed: check that the gold ids are those of stored passages or documents, or add questions"
         )
     kept = [(_loss(example, start), _recall(example, start)) for example in known]
     tried = {math.inf: kept, **{pull: _cross_validate(known, start, pull) for pull in _PULLS}}
@@ -123,7 +152,8 @@ def fit_ranking(
 
 def _find_gold(pool: Pool, ids: Collection[str]) -> frozenset[str]:
     """Return gold ids as the pool spells them: two spellings of the same letters are one id."""
-    spelled = {unify_spelling(id_): id_ for id_ in pool.places}
+    named = {id_ for passage in pool.passages for id_ in (passage.id, passage.document)}
+    spelled = {unify_spelling(id_): id_ for id_ in sorted(named)}
     exact = set(spelled.values())
     return frozenset(id_ if id_ in exact else spelled.get(unify_spelling(id_), id_) for id_ in ids)
 
@@ -144,13 +174,15 @@ def _cross_validate(examples: Sequence[Example], start: RankingWeights, pull: fl
 
 
 def _loss(example: Example, weights: RankingWeights) -> float:
-    gold = [ranked.score for ranked in rank(example.pool, weights) if ranked.id in example.gold_ids]
+    scores = {ranked.id: ranked.score for ranked in rank(example.pool, weights)}
+    ids = [passage.id for passage in example.pool.passages]
+    gold = [math.fsum(scores[ids[place]] for place in places) for places in example.gold_places]
     return -mean(math.log(max(score, _LEAST_SCORE)) for score in gold)
 
 
 def _recall(example: Example, weights: RankingWeights) -> float:
-    first = {ranked.id for ranked in rank(example.pool, weights, 5)}
-    return len(first & example.gold_ids) / len(example.gold_ids)
+    places = {example.pool.places[ranked.id] for ranked in rank(example.pool, weights, 5)}
+    return sum(not places.isdisjoint(of_gold) for of_gold in example.gold_places) / len(example.gold_ids)
 
 
 def fit_weights(
@@ -158,9 +190,10 @@ def fit_weights(
 ) -> RankingWeights:
     """Learn weights from the pools of questions and their gold passages.
 
-    The ranking is a softmax over the pool, and its loss the cross entropy with the gold passages, which share the
-    question's probability equally. Signals are scaled to a standard deviation of 1, and `pull` · |w − start|² / 2 is
-    added to the mean loss. No weight falls below 0: a better place or a stronger link never counts against a passage.
+    The ranking is a softmax over the pool, and its loss the cross entropy with what is gold: all gold passages and
+    documents share the question's probability equally, and a document has the sum of its passages. Signals are scaled
+    to a standard deviation of 1, and `pull` · |w − start|² / 2 is added to the mean loss. No weight falls below 0: a
+    better place or a stronger link never counts against a passage.
 
     Args:
         examples: questions, at least one with a gold passage in its pool.
@@ -171,17 +204,24 @@ def fit_weights(
         ArgumentError: no pool holds a gold passage.
 
     """
-    known = [example for example in examples if example.gold_ids & set(example.pool.places)]
+    known = [example for example in examples if example.gold_places]
     if not known:
         raise ArgumentError("no gold passage is in the pool of its question: check the gold ids")
     start = RankingWeights({}) if start is None else start
     signals = [Company(example.pool).compare() for example in known]
-    return RankingWeights(_fit_table(signals, [_target(example) for example in known], start.signals, pull))
+    weights = start.signals
+    for _ in range(_ROUNDS):
+        # The weights say which passages of a gold document count, and these say the weights: expectation-maximization.
+        targets = [example.target(_weigh(weights, table)) for example, table in zip(known, signals, strict=True)]
+        before, weights = weights, _fit_table(signals, targets, start.signals, pull)
+        if all(abs(weight - before.get(name, 0.0)) < _SETTLED for name, weight in weights.items()):
+            break
+    return RankingWeights(weights)
 
 
-def _target(example: Example) -> Floats:
-    ids = [passage.id for passage in example.pool.passages]
-    return np.array([float(passage_id in example.gold_ids) for passage_id in ids]) / len(example.gold_ids & set(ids))
+def _weigh(weights: Mapping[str, float], table: Mapping[str, Floats]) -> Floats:
+    """Return the weighted sum of a pool's signals; those without a weight count nothing."""
+    return sum((weights.get(name, 0.0) * values for name, values in table.items()), np.zeros(1))
 
 
 def _fit_table(

@@ -39,6 +39,7 @@ class PoolPassage(NamedTuple):
         text: its text as it is searched, with its title.
         triples: the facts that it states.
         title: its title; "" if it has none.
+        document: id of the document that it is a part of; "" if it is none's.
 
     """
 
@@ -46,6 +47,7 @@ class PoolPassage(NamedTuple):
     text: str
     triples: Sequence[Triple]
     title: str = ""
+    document: str = ""
 
 
 class Content(NamedTuple):

@@ -55,7 +55,7 @@ class ExternalGeARRetriever(GistRetriever):
         rank_top_k: remembered passages that the last call ranks. Default 20; None: no such call.
         gist_size: facts that the gist memory holds; the first ones stay. Default 100.
         prompts: your own prompts for some of "read", "decide", "rank"; also reachable through `get_prompts` /
-            `update_prompts`. `PROMPTS` in this package's `agents.gear.external` shows their variables.
+            `update_prompts`. `PROMPTS` in this package's `agents.gear.external_policy` shows their variables.
         vector_store_query_mode: see `NaiveGERetriever`.
         rrf_k: constant of all fusions. Default 60.
         callback_manager: LlamaIndex's.

@@ -248,7 +248,7 @@ def compare_names(one: Name, other: Name) -> Likeness | None:
     if one.legal_form or other.legal_form:
         return None
     if one.is_proper and other.is_proper:
-        found = [_compare_persons(mine, their) for mine in one.spellings for their in other.spellings]
+        found = [_compare_persons(*pair) for pair in product(one.spellings, other.spellings)]
         if likeness := max(filter(None, found), default=None):
             is_sure = one.generation == other.generation and not _BARE_LETTER.search(f"{one.text} {other.text}")
             return likeness if is_sure else Likeness(min(likeness.strength, Strength.PERSON), likeness.reason)

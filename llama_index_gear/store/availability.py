@@ -174,6 +174,11 @@ def is_unavailable(error: Exception) -> bool:
     return False
 
 
+def is_missing(error: Exception) -> bool:
+    """Return True if a server has no collection of the name that it was given."""
+    return getattr(error, "status_code", None) == 404 or _get_code(error) == grpc.StatusCode.NOT_FOUND
+
+
 def describe_address(client: Any) -> str:
     """Return the address of a client's server, without a password."""
     options = getattr(client, "init_options", None) or {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -47,18 +47,21 @@ class AverageLength:
         """The encoder of passages."""
         return self.collections.bm25.with_average(self.words or self.collections.bm25.average_words)
 
-    def learn_flow(self, nodes: Sequence[BaseNode]) -> Flow[float]:
-        """Return the given length, or that of the first 1,000 of these passages."""
+    def learn_flow(self, learn: Callable[[], float | None]) -> Flow[float | None]:
+        """Return the given length, or that of the stored passages; if none is stored, call `learn`."""
         if self.given is not None:
             return self.given
-        return (yield from ask(RunFunction(lambda: learn_average(self._measure(nodes[:_LEARNED_FROM])))))
+        lengths = yield from self._measure_stored_flow()
+        return learn_average(lengths) if lengths else (yield from ask(RunFunction(learn)))
 
-    def learn_stored_flow(self) -> Flow[float]:
-        """Return the given length, or that of the first 1,000 stored passages, with a page of them in memory."""
-        if self.given is not None:
-            return self.given
+    def learn(self, nodes: Sequence[BaseNode]) -> float:
+        """Return the average length of the first 1,000 of these passages."""
+        return learn_average(self._measure(nodes[:_LEARNED_FROM]))
+
+    def _measure_stored_flow(self) -> Flow[list[int]]:
+        """Return the lengths of the first 1,000 stored passages, with a page of them in memory."""
         lengths: list[int] = []
-        offset, has_more = None, True
+        offset, has_more = None, (yield from self.collections.exists_flow())
         while has_more and len(lengths) < _LEARNED_FROM:
             points, offset = yield from self.collections.page_flow(
                 self.collections.passages, None, payload=NODE_FIELDS, vectors=False, limit=_PAGE, offset=offset
@@ -66,20 +69,21 @@ class AverageLength:
             nodes = [node for node, _ in read_passages(points)[0]]
             lengths += yield from ask(RunFunction(partial(self._measure, nodes)))
             has_more = offset is not None
-        return learn_average(lengths[:_LEARNED_FROM])
+        return lengths[:_LEARNED_FROM]
 
     def _measure(self, nodes: Sequence[BaseNode]) -> list[int]:
         return [self.collections.bm25.measure(get_embedded_text(node)) for node in nodes]
 
     def expect_flow(self) -> Flow[float | None]:
-        """Return the length that all passages should be weighed with; None if none is stored.
+        """Return the length that all passages should be weighed with; None if there are none, and it isn't known.
 
         It is the stored one, unless passages that are stored now are longer or shorter by half: then it is theirs.
         """
-        if self.given is not None or self.words is None:
-            return self.given
-        learned = yield from self.learn_stored_flow()
-        return learned if max(learned, self.words) >= _FAR * min(learned, self.words) else self.words
+        words = self.words
+        learned = yield from self.learn_flow(lambda: words)
+        if learned is None or words is None:
+            return learned
+        return learned if max(learned, words) >= _FAR * min(learned, words) else words
 
     def find_drift_flow(self, points: Sequence[Any]) -> Flow[list[BaseNode]]:
         """Return the passages whose weights were made with another length."""

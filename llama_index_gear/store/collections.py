@@ -15,8 +15,9 @@ from llama_index_gear.errors import (
     StoreError,
     check_vector,
 )
-from llama_index_gear.flow import Flow, ask
+from llama_index_gear.flow import Flow, Result, ask
 from llama_index_gear.requests import QdrantCall
+from llama_index_gear.store.availability import is_missing
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.filters import find_index_fault, list_indexed_fields, require_conditions
 from llama_index_gear.store.schema import DENSE, point_id_of
@@ -114,8 +115,7 @@ class Collections:
     def exists_flow(self) -> Flow[bool]:
         """Return True if there is a collection to search; note what it says of itself."""
         if self._seen_epoch != self.get_epoch():
-            self.dimension = self.average_words = None
-            self.has_triples = self.is_prepared = False
+            self._forget()
             self._seen_epoch = self.get_epoch()
         if self.dimension is None:
             name = {"collection_name": self.passages}
@@ -123,6 +123,21 @@ class Collections:
             if exists:
                 self.note((yield from ask(QdrantCall("get_collection", name))))
         return self.dimension is not None
+
+    def retry_flow(self, make_flow: Callable[[], Flow[Result]]) -> Flow[Result]:
+        """Run a flow. If a collection that was known is gone, another process cleared the store: run it once more."""
+        was_known = self.dimension is not None or self.has_triples
+        try:
+            return (yield from make_flow())
+        except Exception as error:
+            if not (was_known and is_missing(error)):
+                raise
+        self._forget()
+        return (yield from make_flow())
+
+    def _forget(self) -> None:
+        self.dimension = self.average_words = None
+        self.has_triples = self.is_prepared = False
 
     def note(self, info: models.CollectionInfo) -> None:
         """Note what the passages' collection says of itself.

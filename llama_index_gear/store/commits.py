@@ -308,7 +308,7 @@ class Commit:
     def _find_lost(self, passages: Sequence[Any], triples: Sequence[Any]) -> dict[str, Lost]:
         """Find the passages, as they are stored now, that name another write, and new ones that lack triples."""
         named, replaced = read_named(self.drafts, passages), read_named(self.drafts, passages, REPLACED)
-        stored = Counter(point.payload.get(WRITE) for point in triples)
+        stored = Counter(point.payload.get(WRITE) for point in filter(can_be_replaced, triples))
         lost = {}
         for node_id, write in self.writes.items():
             now = named.get(node_id)

@@ -60,7 +60,7 @@ def copy_flow(
         target.collections.check_dimension([0.0] * dimension, "an embedding of the store that is copied")
     collections = source.collections
     average = collections.average_words
-    yield from at_target.route_flow(target.prepare_flow(dimension, lambda: _take_average_flow(target, average)))
+    yield from at_target.route_flow(target.prepare_flow(dimension, lambda: average))
     match_ = models.Filter(must=build_conditions(filters))
     counted = yield from ask(
         QdrantCall("count", {"collection_name": collections.passages, "count_filter": match_, "exact": True})
@@ -88,12 +88,6 @@ def copy_flow(
             copied += sum(counts)
             if offset is None:
                 return copied
-
-
-def _take_average_flow(target: StoreWrites, average: float | None) -> Flow[float | None]:
-    """Return the average length of an empty target: the one that it was given, or the source's."""
-    yield from ()
-    return average if target.average.given is None else target.average.given
 
 
 def copy_links_flow(source: StoreAliases, target: StoreAliases, at_target: Connection) -> Flow[None]:

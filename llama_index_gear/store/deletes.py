@@ -91,6 +91,9 @@ class StoreDeletes:
         triple_filter = require_conditions(
             models.Filter(must=[*extra_conditions[1:], *build_conditions(filters, under=METADATA)])
         )
+        yield from self.collections.retry_flow(lambda: self._delete_claimed_flow(passage_filter, triple_filter))
+
+    def _delete_claimed_flow(self, passage_filter: models.Filter, triple_filter: models.Filter) -> Flow[None]:
         claim = self.locks.claim(None)
         try:
             yield from ask(AcquirePassages(claim))

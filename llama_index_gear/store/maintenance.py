@@ -211,7 +211,7 @@ class StoreChecks:
         average = (yield from self.writes.average.expect_flow()) if report.bm25_drift else None
         if (yield from self.collections.exists_flow()) and self.collections.dimension:
             # LlamaIndex's own store makes no collection of triples.
-            yield from self.writes.prepare_flow(self.collections.dimension, self.writes.average.learn_stored_flow)
+            yield from self.writes.prepare_flow(self.collections.dimension, lambda: None)
         if average is not None:
             yield from self.collections.keep_average_flow(average)
         if reembed:

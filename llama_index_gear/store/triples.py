@@ -279,7 +279,7 @@ class TripleReads(TripleGraph):
         """
         for limit in limits:
             check_counts(most=2**32, limit=limit)  # a limit may be as high as Qdrant takes
-        if not groups or not (yield from self._exist_flow()):
+        if not groups or not (yield from self._can_search_flow()):
             return [[] for _ in groups]
         must = build_conditions(self.filters, under=METADATA)
 
@@ -296,6 +296,8 @@ class TripleReads(TripleGraph):
                 asked.append(number)
         answers: list[list[Incidence]] = [[] for _ in groups]
         found = yield from self.collections.batch_flow(self.collections.triples, requests)
+        if not any(found):
+            yield from self.collections.look_for_triples_flow()
         yield from self._hide_links_flow([point for points in found for point in points])
         for number, points in zip(asked, found, strict=True):
             answers[number] = [_to_incidence(point) for point in points]

@@ -300,7 +300,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
 
     @property
     def connection(self) -> Connection:
-        """What answers the requests of the store's flows."""
+        """The connection, which answers the requests of the store's flows."""
         return self._connection
 
     @property

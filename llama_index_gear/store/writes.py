@@ -116,14 +116,14 @@ class StoreWrites:
         """The commits of the store."""
         return PassageCommits(self.collections, self.locks)
 
-    def prepare_flow(self, dimension: int, learn_flow: Callable[[], Flow[float | None]]) -> Flow[None]:
+    def prepare_flow(self, dimension: int, learn: Callable[[], float | None]) -> Flow[None]:
         """Create the collections and indexes that are missing; repeating it is safe.
 
-        Where no average length of passages is stored, the one that is learned is, unless it is None.
+        Where no average length is stored, that of the stored passages is, or what `learn` returns if it isn't None.
         """
         collections = self.collections
         has_average = (yield from collections.exists_flow()) and collections.average_words is not None
-        average = None if has_average else (yield from learn_flow())
+        average = None if has_average else (yield from self.average.learn_flow(learn))
         metadata = {} if average is None else {AVERAGE_KEY: average}
         fields = self.list_fields()
         config = build_vectors_config(dimension, collections.vector_options)
@@ -169,22 +169,26 @@ class StoreWrites:
                 len(lost),
                 lost[0],
             )
+        read_hashes = {node.node_id: node.hash for node in if_unchanged_since}
+        written = yield from self.collections.retry_flow(lambda: self._store_flow(passages, read_hashes))
+        seconds = time.perf_counter() - start_time
+        logger.info("%d passages with %d triples stored in %.1f s", len(written), sum(written.values()), seconds)
+        return [node.node_id for node in nodes if node.node_id in written]
+
+    def _store_flow(self, passages: Sequence[BaseNode], read_hashes: Mapping[str, str]) -> Flow[dict[str, int]]:
+        """Store passages in batches; return the ids of those that were written, with the number of their triples."""
         exists = yield from self.collections.exists_flow()
         checked = yield from ask(RunFunction(lambda: self._check_passages(passages)))
         if exists:
             yield from check_owners_flow(self.tenancy, self.collections, passages)
         yield from self.truncation.check_flow(passages)
         if not self.collections.is_prepared:
-            yield from self.prepare_flow(checked.dimension, lambda: self.average.learn_flow(passages))
+            yield from self.prepare_flow(checked.dimension, lambda: self.average.learn(passages))
         batches = [passages[start : start + self.batch_size] for start in range(0, len(passages), self.batch_size)]
-        read_hashes = {node.node_id: node.hash for node in if_unchanged_since}
         with tqdm(total=len(passages), desc="Storing passages and triples", disable=not self.show_progress) as bar:
             flows = [self._write_batch_flow(batch, checked, read_hashes, bar) for batch in batches]
             written = set[str]().union(*(yield from run_all_flow(flows, self.limit)))
-        triples = sum(len(checked.triples_by_node[node_id]) for node_id in written)
-        seconds = time.perf_counter() - start_time
-        logger.info("%d passages with %d triples stored in %.1f s", len(written), triples, seconds)
-        return [node.node_id for node in nodes if node.node_id in written]
+        return {node_id: len(checked.triples_by_node[node_id]) for node_id in written}
 
     def _write_batch_flow(
         self, batch: Sequence[BaseNode], checked: _StorablePassages, read_hashes: Mapping[str, str], bar: Any
@@ -221,7 +225,7 @@ class StoreWrites:
         try:
             yield from ask(AcquirePassages(claim))
             if not (yield from self.collections.exists_flow()):  # the store was cleared during the wait
-                yield from self.prepare_flow(checked.dimension, lambda: self.average.learn_flow(batch))
+                yield from self.prepare_flow(checked.dimension, lambda: self.average.learn(batch))
             if not is_repair:
                 # Checked again, now that nobody else writes these passages.
                 yield from check_owners_flow(self.tenancy, self.collections, batch)

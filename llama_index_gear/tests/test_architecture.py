@@ -48,7 +48,7 @@ def _get_name(path: Path) -> str:
 def _get_folder(name: str) -> str:
     """Return the top-level folder of a module; "" for one that stands beside the folders."""
     first = name.split(".")[0]
-    return first if (PACKAGE / first).is_dir() else ""
+    return first if (PACKAGE / first / "__init__.py").exists() else ""
 
 
 def _find_imports(path: Path) -> set[str]:

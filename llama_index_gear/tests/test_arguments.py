@@ -249,7 +249,7 @@ def test_a_node_s_embedding_that_is_none_is_refused_and_nothing_is_written(store
 
 @pytest.mark.parametrize("vector", VECTORS.values(), ids=VECTORS.keys())
 async def test_a_query_s_embedding_that_is_none_is_refused(
-    store: GeARVectorStore, graph: ExternalTripleStore, tmp_path: Path, vector: Any
+    store: GeARVectorStore, graph: ExternalTripleStore, vector: Any
 ) -> None:
     for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.HYBRID):
         asked = VectorStoreQuery(query_str="x", query_embedding=vector, mode=mode)

@@ -85,7 +85,7 @@ def test_two_spellings_of_the_same_letters_are_one(one: str, other: str) -> None
 
 @given(st.text(max_size=60))
 def test_the_one_spelling_is_its_own_and_that_of_unicode(text: str) -> None:
-    plain = "".join(each for each in text if unicodedata.category(each) != "Cf")
+    plain = "".join(mark for mark in text if unicodedata.category(mark) != "Cf")
     assert unify_spelling(text) == unicodedata.normalize("NFKC", plain) == unify_spelling(unify_spelling(text))
 
 

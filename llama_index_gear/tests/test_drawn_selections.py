@@ -18,16 +18,9 @@ from llama_index_gear import GeARRetriever, GeARVectorStore, PassageSelector, Tr
 from llama_index_gear.agents.gear.external_policy import parse_ranking
 from llama_index_gear.agents.gear.selection import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.json_scan import ScannedReply
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-
-
-def scan_reply(reply: str) -> ScannedReply:
-    """Scan a reply as the parsers get it: without thoughts."""
-    return ScannedReply(clean_reply(reply).text)
-
+from llama_index_gear.tests.scanning import scan_reply
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))

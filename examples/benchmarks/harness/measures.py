@@ -83,7 +83,7 @@ class Comparison:
     losses: int
 
 
-def compare(first: Sequence[float], second: Sequence[float], seed: int = 0) -> Comparison:
+def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     """Compare two methods' values on the same questions, in the same order.
 
     Raises:
@@ -93,7 +93,7 @@ def compare(first: Sequence[float], second: Sequence[float], seed: int = 0) -> C
     if len(first) != len(second):
         raise ValueError(f"{len(first)} values cannot be paired with {len(second)}")
     differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
-    low, high = interval(differences.tolist(), seed)
+    low, high = interval(differences.tolist())
     wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
     return Comparison(float(differences.mean()), low, high, permutation_p_value(differences.tolist()), wins, losses)
 

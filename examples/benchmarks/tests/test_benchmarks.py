@@ -797,9 +797,7 @@ def test_what_is_wrong_with_the_data_is_said_first(
     assert capsys.readouterr().err == f"{tmp_path}: 2 questions with the id of another\n"
 
 
-def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     data = str(EXAMPLES / "data")
     for arguments, message in (
         (["--methods", "hybrid,hybrid+sync"], "needs a language model"),

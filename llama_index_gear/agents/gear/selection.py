@@ -179,7 +179,7 @@ class SelectionPolicy(GistPolicy):
             return []
         linked = yield from self._link_notes_flow(state, query)
         state.trace.note(record, linked=trace_triples(linked))
-        pool, nodes = yield from self.retrieval.widen_flow(pool, nodes, query, linked)
+        pool, nodes = yield from self.retrieval.widen_flow(pool, nodes, linked)
         ranked = yield from self.retrieval.rank_flow(pool, nodes, len(nodes))
         ranking = [result.node.node_id for result in ranked]
         state.pool.lists[-1] = ranking

@@ -180,9 +180,9 @@ def lock_folder(folder: Path, seconds: float = WAIT, *, make: bool = False) -> F
         return lock
 
 
-async def alock_folder(folder: Path, seconds: float = WAIT, *, make: bool = False) -> FolderLock | None:
-    """`lock_folder`, without blocking the event loop."""
-    work = _try_again(folder, seconds, make=make)
+async def alock_folder(folder: Path, seconds: float = WAIT) -> FolderLock | None:
+    """`lock_folder` of a folder that exists, without blocking the event loop."""
+    work = _try_again(folder, seconds, make=False)
     try:
         while True:
             next(work)

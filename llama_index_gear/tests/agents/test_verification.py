@@ -18,17 +18,10 @@ from llama_index_gear.agents.loop import Budget
 from llama_index_gear.agents.verification import VERIFY_PROMPT, parse_check, verify_flow
 from llama_index_gear.errors import OutOfTime, ReplyError
 from llama_index_gear.flow import run
-from llama_index_gear.llm.json_scan import ScannedReply
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.requests import CallLLM, Reply
+from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.trace.evidence import Call
 from llama_index_gear.trace.trace import Trace, TraceEvent
-
-
-def scan_reply(reply: str) -> ScannedReply:
-    """Scan a reply as the parsers get it: without thoughts."""
-    return ScannedReply(clean_reply(reply).text)
-
 
 NAMES = ["a", "b", "c", "d", "e"]
 NODES = [NodeWithScore(node=TextNode(id_=name, text=f"text {name}")) for name in NAMES]

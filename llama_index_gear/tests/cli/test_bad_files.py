@@ -172,7 +172,7 @@ def test_a_file_that_goes_while_others_are_read_fails_no_run_and_is_deleted_by_t
     assert run("index", "docs", "--store", "s").code == 0 and f"z.{ending}" not in list_stored(tmp_path / "s")
 
 
-def test_what_is_no_regular_file_is_not_waited_for(run: Runner, docs: Path, tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_not_waited_for(run: Runner, docs: Path) -> None:
     for name in ("player.fifo", "player.html", "player.pdf"):
         os.mkfifo(docs / name)
     (docs / "zero.txt").symlink_to("/dev/zero")

@@ -84,7 +84,7 @@ See \autoref{tab:x}.
 """
 ORG = """#+TITLE: My Yard
 #+OPTIONS: toc:nil
-* TODO [#A] Visit Bremen
+* TODO [#A] Visit [[https://b.example][Bremen]]
   DEADLINE: <2025-03-10 Mon>
   :PROPERTIES:
   :ID: 0b3c
@@ -253,7 +253,7 @@ def test_a_file_is_markdown_with_its_title(
 ) -> None:
     ((found, text),) = read(name, data)
     assert found == title
-    assert [each for each in wanted if each not in text] == [each for each in unwanted if each in text] == []
+    assert [words for words in wanted if words not in text] == [words for words in unwanted if words in text] == []
 
 
 BODY = [
@@ -325,7 +325,7 @@ def test_the_parts_of_a_letter_are_named(read: Callable[..., Any]) -> None:
     outer["Subject"] = "Fwd: Paint"
     outer.set_content("See below.\n")
     outer.add_attachment(part)
-    ((_, text),) = (each for each in read("b.eml", outer.as_bytes()) if each[0] == "Paint")
+    ((_, text),) = (letter for letter in read("b.eml", outer.as_bytes()) if letter[0] == "Paint")
     assert "Paint comes from Visby." in text and "unnamed" not in text and "Attachments" not in text
 
 

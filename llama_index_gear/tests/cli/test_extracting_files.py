@@ -103,7 +103,7 @@ def test_another_model_or_schema_extracts_anew_and_rules_when_asked(
     assert model.verb not in read_predicates(tmp_path / "s") and "0 new or changed" in run(*index).out
 
 
-def test_a_run_goes_on_where_its_ceiling_was(run: Runner, docs: Path, tmp_path: Path, model: Model) -> None:
+def test_a_run_goes_on_where_its_ceiling_was(run: Runner, docs: Path, model: Model) -> None:
     index = ("index", "docs", "--store", "s", "--llm", "any", "--price", "1", "1")
     stopped = run(*index, "--max-cost", "0")
     assert stopped.code == 1 and "4 over budget" in stopped.err and "4 new or changed" in stopped.out
@@ -347,7 +347,6 @@ def test_a_used_up_quota_ends_a_run_after_eight_requests(
 def test_a_server_that_answers_no_call_is_called_once(
     run: Runner,
     docs: Path,
-    tmp_path: Path,
     server: Server,
     monkeypatch: pytest.MonkeyPatch,
     status: int,

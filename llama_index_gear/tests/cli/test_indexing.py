@@ -92,6 +92,20 @@ def test_a_file_is_the_same_however_a_system_spells_its_name(run: Runner, docs: 
     assert read_store(tmp_path / "s")["Café/Größe.txt-0"][0] == "Bob lives in Rome."
 
 
+def index_and_die(run: Runner, monkeypatch: pytest.MonkeyPatch, survived: int) -> Any:
+    """Run a command that dies in the batch after so many."""
+    add, batches = GeARVectorStore.add, iter(range(survived))
+
+    def add_or_die(self: GeARVectorStore, nodes: Any, **options: Any) -> list[str]:
+        if next(batches, None) is None:
+            raise KeyboardInterrupt
+        return add(self, nodes, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GeARVectorStore, "add", add_or_die)
+        return run("index", "docs", "--store", "s")
+
+
 @pytest.mark.parametrize(("survived", "left"), [(0, 3), (1, 2), (3, 1)])
 def test_a_run_after_one_that_died_does_what_is_left(
     run: Runner,
@@ -104,18 +118,7 @@ def test_a_run_after_one_that_died_does_what_is_left(
     """The first run dies in some batch of its writes, and before its deletions are seen by anybody."""
     run("index", "docs", "--store", "whole")
     monkeypatch.setattr(indexing, "_BATCH", 1)
-    add, calls = GeARVectorStore.add, 0
-
-    def die(self: GeARVectorStore, nodes: Any, **options: Any) -> list[str]:
-        nonlocal calls
-        calls += 1
-        if calls > survived:
-            raise KeyboardInterrupt
-        return add(self, nodes, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(GeARVectorStore, "add", die)
-        died = run("index", "docs", "--store", "s")
+    died = index_and_die(run, monkeypatch, survived)
     assert died.code == 1 and died.err.endswith("error: stopped; repeat the command, and it does what is left\n")
     (docs / "Lego.txt").unlink()  # one that the first run may have stored
     again = run("index", "docs", "--store", "s")
@@ -131,18 +134,7 @@ def test_the_progress_bar_counts_what_is_stored(
     (tmp_path / "docs").mkdir()
     for number in range(40):
         (tmp_path / "docs" / f"Town {number}.txt").write_text(f"Town {number} lies in Sweden.")
-    add, calls = GeARVectorStore.add, 0
-
-    def die(self: GeARVectorStore, nodes: Any, **options: Any) -> list[str]:
-        nonlocal calls
-        calls += 1
-        if calls > survived:
-            raise KeyboardInterrupt
-        return add(self, nodes, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(GeARVectorStore, "add", die)
-        died = run("index", "docs", "--store", "s")
+    died = index_and_die(run, monkeypatch, survived)
     *_, last = re.findall(r"Storing passages: .*?(\d+)/40", died.err)
     stored = read_store(tmp_path / "s") if survived else {}
     assert int(last) == len(stored) == [0, 32, 40][survived]
@@ -168,7 +160,7 @@ def test_what_cannot_be_read_is_named_and_what_is_stored_of_it_stays(
     assert "Lego.txt-0" in read_store(tmp_path / "s")
 
 
-def test_hidden_files_and_the_store_itself_are_left_out(run: Runner, docs: Path, tmp_path: Path) -> None:
+def test_hidden_files_and_the_store_itself_are_left_out(run: Runner, docs: Path) -> None:
     (docs / ".git").mkdir()
     (docs / ".git" / "config").write_text("text")
     (docs / ".hidden.txt").write_text("text")
@@ -176,7 +168,7 @@ def test_hidden_files_and_the_store_itself_are_left_out(run: Runner, docs: Path,
         assert f"4 files, 4 passages: {written} new" in run("index", "docs", "--store", "docs/store").out
 
 
-def test_other_stores_in_the_folder_are_left_out(run: Runner, docs: Path, tmp_path: Path) -> None:
+def test_other_stores_in_the_folder_are_left_out(run: Runner, docs: Path) -> None:
     """Those of the command line and of Python, also where files are beside a store's own."""
     run("index", "docs", "--store", "docs/old")
     with GeARVectorStore.from_path(docs / "by_python", embed_model=WordEmbedding()) as store:
@@ -348,7 +340,7 @@ class Turned(WordEmbedding):
 
 
 def test_a_model_with_other_vectors_is_refused_under_the_same_name(
-    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Runner, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights, pooling and limit make a store's model: its class does not matter."""
     use = partial(monkeypatch.setattr, store_folder, "load_embedding")
@@ -366,7 +358,7 @@ def test_a_model_with_other_vectors_is_refused_under_the_same_name(
 
 
 def test_a_model_that_has_changed_is_told_by_check_and_repair_makes_all_vectors_again(
-    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Runner, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run("index", "docs", "--store", "s").code == 0
     monkeypatch.setattr(store_folder, "load_embedding", lambda name: Turned(max_length=256))

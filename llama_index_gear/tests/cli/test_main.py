@@ -157,9 +157,7 @@ def test_help_and_a_wrong_question_need_no_heavy_imports(arguments: list[str], c
     assert done.returncode == code and said in done.stdout.decode() and b"heavy imports" not in done.stderr
 
 
-def test_logs_and_warnings_leave_progress_bars_whole(
-    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logs_and_warnings_leave_progress_bars_whole(run: Runner, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a library sets up logging of its own, as one of LlamaIndex's readers does when it is imported."""
 
     def embed(self: WordEmbedding, nodes: Any, **_: Any) -> Any:

@@ -239,7 +239,7 @@ async def test_an_id_that_means_two_things_deletes_neither(notes: Path) -> None:
 
 
 async def test_of_two_documents_with_one_id_the_later_is_stored_whole(
-    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
+    notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Slow(WordEmbedding):
         def _get_text_embedding(self, text: str) -> list[float]:
@@ -424,9 +424,7 @@ async def test_a_store_that_fails_to_close_leaves_the_folder_free(
         assert (await session.call("search", question=QUESTION))[1]["passages"]
 
 
-async def test_a_store_that_was_deleted_and_filled_anew_is_opened_anew(
-    run: Runner, docs: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_store_that_was_deleted_and_filled_anew_is_opened_anew(run: Runner, docs: Path, folder: Path) -> None:
     async with Session(folder) as session:
         await session.call("search", question=QUESTION)
         shutil.rmtree(folder)

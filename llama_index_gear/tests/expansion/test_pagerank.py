@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 import llama_index_gear.expansion.pagerank as pagerank
 from llama_index_gear import LocalPageRank
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.expansion.pagerank import group_by_passage, local_pagerank_flow
+from llama_index_gear.expansion.pagerank import local_pagerank_flow
 from llama_index_gear.flow import Flow, run
 from llama_index_gear.triple import Incidence, StoredTriple, Triple
 
@@ -60,11 +59,10 @@ def rank_nodes(
     graph: Graph,
     start: Sequence[StoredTriple],
     passages: Sequence[str],
-    known: Mapping[str, Sequence[Incidence]] = MappingProxyType({}),
     **settings: Any,
 ) -> list[tuple[str, float]]:
     counted = [(triple, triple.score) for triple in start]
-    flow = local_pagerank_flow(graph, counted, passages, LocalPageRank(**settings), known)
+    flow = local_pagerank_flow(graph, counted, passages, LocalPageRank(**settings))
     return run(flow, _refuse).passages
 
 
@@ -174,24 +172,6 @@ def test_a_seed_counts_by_its_passages_not_by_its_triples(triples: int) -> None:
     found = dict(rank_nodes(Graph(rows), start, [], epsilon=1e-9, restart=0.9))
     truth = solve_exactly(rows, {"often": 1 / 3, "thing0": 1, "once": 1, "thing": 1}, 0.9)
     assert found == pytest.approx({passage: truth[passage] for passage in found}, abs=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("epsilon", [0.02, 1e-4])
-def test_passages_whose_triples_are_known_are_not_read(seed: int, epsilon: float) -> None:
-    """The ranking is the same to the last digit, also where only a part of such triples would have been read."""
-    rows, base = draw_corpus(seed, 400), ["p03", "p01", "elsewhere"]
-    stored = [
-        StoredTriple(f"{number:05}", Triple(s, "p", o), p, 0.0, tuple(dict.fromkeys((s, o))))
-        for number, (s, o, p) in enumerate(rows)
-        if p in base
-    ]
-    known = group_by_passage(reversed(stored), base)
-    start, graph, whole = [make_triples(*rows[7], 1.0)], Graph(rows), Graph(rows)
-    ranked = rank_nodes(graph, start, base, known, epsilon=epsilon, passage_weight=0.5)
-    assert ranked == rank_nodes(whole, start, base, epsilon=epsilon, passage_weight=0.5)
-    assert graph.passages == whole.passages - known.keys() and len(graph.limits) <= len(whole.limits)
-    assert known.keys() & whole.passages and known["elsewhere"] == []
 
 
 def test_late_requests_are_spared_by_reading_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,7 @@ def test_json_that_begins_another_text_stays() -> None:
         *(({"file": f"app/{name}"}, False) for name in ("Dockerfile", "Dockerfile.dev", "Makefile", "Jenkinsfile")),
         *(({"file": f"app/{name}"}, False) for name in (".env.local", ".gitignore", "CODEOWNERS", "hosts")),
         *(({"file": name}, False) for name in ("requirements-dev.txt", "robots.txt", "CMakeLists.txt", "env.example")),
+        *(({"file": name}, False) for name in ("PKGBUILD", "SConstruct", "app.dockerfile", "BUILD.bazel", "a.coffee")),
         *(({"file": name}, None) for name in ("README", "CHANGES", "my file", "notes.txt", "profile")),
         ({"file": "Makefile.md"}, True),
         ({"file_name": "a.txt"}, None),
@@ -326,3 +327,8 @@ def test_a_line_in_bold_is_a_heading() -> None:
 )
 def test_what_a_program_puts_in_is_no_name(text: str, expected: list[str]) -> None:
     assert names(text) == expected
+
+
+@pytest.mark.parametrize("mark", ["[!TIP]", "[!IMPORTANT]-", "[!my-note]+ wait"])
+def test_the_kind_of_a_callout_is_no_name(mark: str) -> None:
+    assert pairs(f"> {mark}\n> Ask Nora Blum first.") == [("Page", "Nora Blum")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -388,7 +387,7 @@ def test_a_ceiling_that_admits_no_shared_call_admits_single_ones() -> None:
     assert len(llm.history) == 1 and len(list_shown(llm.history[0])) == 1
 
 
-def test_a_prompt_of_one_s_own(tmp_path: Path) -> None:
+def test_a_prompt_of_one_s_own() -> None:
     llm, cache = (
         ScriptedLLM(otherwise=number_reply(f"{state('Ada', 'Ada')}\n{state('Bob', 'Bob')}")),
         SimpleKVStore(),

@@ -95,7 +95,7 @@ def test_a_passage_of_which_all_is_refused_has_no_facts_and_a_reply_without_type
     assert extractor([node]) and extractor.ledger.reused == 1 and extractor.ledger.refused == 4
 
 
-def test_passages_that_share_a_call_are_held_to_it_each_by_its_own_types(caplog: pytest.LogCaptureFixture) -> None:
+def test_passages_that_share_a_call_are_held_to_it_each_by_its_own_types() -> None:
     """One passage calls Paris a place, the other a person; a third has no types, and is asked for alone."""
     texts = {"a": "Max Born was born in Paris.", "b": "Max Born fought Paris.", "c": "Max Born left Ulm."}
 

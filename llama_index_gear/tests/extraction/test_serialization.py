@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,7 +168,7 @@ def test_an_extractor_works_in_a_pipeline_s_processes() -> None:
     assert [read_triples(node) for node in together] == [read_triples(node) for node in alone]
 
 
-def test_a_copy_has_the_settings_and_an_account_of_its_own(tmp_path: Path) -> None:
+def test_a_copy_has_the_settings_and_an_account_of_its_own() -> None:
     llm, cache = make_openai_llm(), SimpleKVStore()
     llm._get_client()  # type: ignore[attr-defined]  # as after its first call: it has locks, which no copy can have
     extractor = GeARTripleExtractor(llm, price=(1, 2), max_cost=3, cache=cache, passages_per_call=4)

@@ -159,3 +159,30 @@ DISCORD = {
 )
 def test_messages_of_a_chat_are_what_people_say(value: object, title: str, text: str) -> None:
     assert read_json(json.dumps(value), ".json") == [Record(title, text)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"author": "Nora Blum", "body": "It is late.", "labels": ["Osthafen"], "state": "open"},
+         "It is late.\n\ncreated at: 2025-03-03; author: Nora Blum; labels: Osthafen; state: open."),
+        ({"user": "Nora Blum", "text": "Strong.", "product": "Crane 7", "rating": 5},
+         "Strong.\n\ncreated at: 2025-03-03; user: Nora Blum; product: Crane 7; rating: 5."),
+        ({"name": "Nora Blum", "role": "founder", "text": "She lives in Bremen."},
+         "Nora Blum: She lives in Bremen.\n\ncreated at: 2025-03-03; role: founder."),
+        ({"sender": "Nora Blum", "subject": "Crane 7", "body": "It is here."},
+         "Crane 7: It is here.\n\ncreated at: 2025-03-03; sender: Nora Blum."),
+        ({"author": "Nora Blum", "text": "It is here.", "message": "Closes Osthafen"},
+         "It is here.\n\nCloses Osthafen\n\ncreated at: 2025-03-03; author: Nora Blum."),
+        ({"author": "Nora Blum", "text": "It is here.", "reactions": [{"name": "up"}], "type": "message"},
+         "Nora Blum: It is here."),
+    ],
+)  # fmt: skip
+def test_a_record_with_more_than_a_message_has_keeps_all_of_it(fields: dict[str, object], text: str) -> None:
+    three = [{"created_at": "2025-03-03", **fields}, *({"from": who, "date": "1", "text": "Yes."} for who in "AB")]
+    assert read_json(json.dumps(three), ".json") == [Record("", f"{text}\n\nA: Yes.\n\nB: Yes.")]
+
+
+def test_a_title_stays_where_other_records_have_none() -> None:
+    records = [{"name": "Nora Blum", "office": "Bremen"}, {"office": "Hamburg"}]
+    assert read_json(json.dumps(records), ".json") == [Record("", "Nora Blum: office: Bremen.\n\n\noffice: Hamburg.")]

@@ -22,15 +22,9 @@ from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
 from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, ScannedReply
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.selection import parse_selection
 from llama_index_gear.requests import Reply
-
-
-def scan_reply(reply: str) -> ScannedReply:
-    """Scan a reply as the parsers get it: without thoughts."""
-    return ScannedReply(clean_reply(reply).text)
-
+from llama_index_gear.tests.scanning import scan_reply
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))

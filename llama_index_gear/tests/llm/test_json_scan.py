@@ -27,13 +27,7 @@ from llama_index_gear.llm.json_scan import (
     scan,
 )
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
-from llama_index_gear.llm.replies import clean_reply
-
-
-def scan_reply(reply: str) -> ScannedReply:
-    """Scan a reply as the parsers get it: without thoughts."""
-    return ScannedReply(clean_reply(reply).text)
-
+from llama_index_gear.tests.scanning import scan_reply
 
 PARSERS: dict[str, Callable[[ScannedReply], Any]] = {
     "triples": parse_triples,

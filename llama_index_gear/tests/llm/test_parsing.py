@@ -9,16 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, ScannedReply
+from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH
 from llama_index_gear.llm.parsing import parse_triples
 from llama_index_gear.llm.replies import clean_reply, read_said
+from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import Triple
-
-
-def scan_reply(reply: str) -> ScannedReply:
-    """Scan a reply as the parsers get it: without thoughts."""
-    return ScannedReply(clean_reply(reply).text)
-
 
 REPLIES = Path(__file__).parent / "replies"
 NAMES = sorted(path.stem for path in REPLIES.glob("*.txt"))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.json_scan import ScannedReply
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
+from llama_index_gear.tests.scanning import scan_reply
 
 
 @pytest.mark.parametrize(
@@ -45,6 +44,6 @@ from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
 def test_replies(reply: str, positions: list[int] | None) -> None:
     if positions is None:
         with pytest.raises(ReplyError):
-            parse_selection(ScannedReply(clean_reply(reply).text), 4)
+            parse_selection(scan_reply(reply), 4)
     else:
-        assert parse_selection(ScannedReply(clean_reply(reply).text), 4) == positions
+        assert parse_selection(scan_reply(reply), 4) == positions

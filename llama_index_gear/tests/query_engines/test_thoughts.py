@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,7 +131,7 @@ async def test_thoughts_do_not_reach_the_agent_behind_a_tool(store: GeARVectorSt
 
 @MODES
 async def test_an_answer_that_a_busy_server_refuses_is_asked_for_again(
-    store: GeARVectorStore, mode: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    store: GeARVectorStore, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
     llm = ScriptedLLM(['{"triples": []}', ConnectionError("lost"), TimeoutError("late"), "Rome [2]"])

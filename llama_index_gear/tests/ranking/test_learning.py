@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import mean
 from typing import Any
 
@@ -196,11 +197,28 @@ def test_what_is_learned_shares_the_question_among_its_gold_passages() -> None:
 
 def test_pools_of_both_forms_are_learned_from_together() -> None:
     own = draw_examples(200, TRUE)
-    foreign = [Example(pool.select({"base": pool.lists["dense"]}), gold) for pool, gold in own]
+    foreign = [Example(example.pool.select({"base": example.pool.lists["dense"]}), example.gold_ids) for example in own]
     foreign = [example for example in foreign if example.gold_ids & example.pool.places.keys()]
     learned = fit_weights([*own, *foreign], START)
     for examples in (own, foreign):
         assert measure_loss(examples, learned) < measure_loss(examples, START)
+
+
+def test_of_a_gold_document_any_passage_is_gold() -> None:
+    """Each gold passage is one of three of a document; the other two are far from the question."""
+    examples = []
+    for example in draw_examples(120, TRUE):
+        passages, (gold,) = list(example.pool.passages), example.gold_ids
+        last = [passage.id for passage in passages if passage.id not in example.gold_ids][-2:]
+        parts = [passage._replace(document="file" if passage.id in (gold, *last) else "") for passage in passages]
+        examples.append(Example(replace(example.pool, passages=parts), frozenset({"file"})))
+    learned = fit_weights(examples, pull=1e-3)
+    by_passage = fit_weights(draw_examples(120, TRUE), pull=1e-3)
+    every = [frozenset(part.id for part in example.pool.passages if part.document) for example in examples]
+    diluted = fit_weights([Example(example.pool, ids) for example, ids in zip(examples, every, strict=True)], pull=1e-3)
+    loss = measure_loss(draw_examples(200, TRUE, seed=9), learned)
+    assert loss < measure_loss(draw_examples(200, TRUE, seed=9), diluted) - 0.05
+    assert loss < measure_loss(draw_examples(200, TRUE, seed=9), by_passage) + 0.1
 
 
 def test_learning_is_deterministic() -> None:
@@ -276,7 +294,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"gold_ids": [*GOLD[:11], [5]]}, r"gold_ids\[11\] must be a list of str, got 5 in it"),
     ({"gold_ids": [*GOLD[:11], None]}, "gold_ids must be a list of Collection, got None in it"),
     ({"gold_ids": [["unknown"]] * 12}, "0 of 12 questions have a gold passage in their pool, and 10 are needed"),
-    ({"gold_ids": [*GOLD[:9], ["x"], [], ["y"]]}, "9 of 12 questions .*: check that the gold ids are node ids"),
+    ({"gold_ids": [*GOLD[:9], ["x"], [], ["y"]]}, "9 of 12 questions .*: check that the gold ids are those"),
     ({"questions": [], "gold_ids": []}, "0 of 0 questions"),
 ]
 
@@ -304,13 +322,16 @@ def test_gold_ids_may_be_spelled_otherwise_than_the_passages() -> None:
     spelled = [
         Example(
             Pool(
-                pool.question,
-                [PoolPassage(f"Gro\u0308ße-{passage.id}", passage.text, passage.triples) for passage in pool.passages],
-                {name: [f"Gro\u0308ße-{id_}" for id_ in ids] for name, ids in pool.lists.items()},
+                example.pool.question,
+                [
+                    PoolPassage(f"Gro\u0308ße-{passage.id}", passage.text, passage.triples)
+                    for passage in example.pool.passages
+                ],
+                {name: [f"Gro\u0308ße-{id_}" for id_ in ids] for name, ids in example.pool.lists.items()},
                 ENCODER,
             ),
-            frozenset(f"Größe-{id_}" for id_ in gold),
+            frozenset(f"Größe-{id_}" for id_ in example.gold_ids),
         )
-        for pool, gold in examples
+        for example in examples
     ]
     assert fit(spelled) == fit(examples)

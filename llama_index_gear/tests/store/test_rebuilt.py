@@ -51,7 +51,7 @@ def test_repair_rebuilds_the_triples_from_the_passages(tmp_path: Path, engine: s
     client.close()
 
 
-def test_links_are_not_in_passages_and_are_made_again(tmp_path: Path) -> None:
+def test_links_are_not_in_passages_and_are_made_again() -> None:
     store = fill(QdrantClient(":memory:"))
     store.link_aliases([("Bob", "Bobby")])
     linked = contents(store)

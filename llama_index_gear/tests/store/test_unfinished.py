@@ -313,3 +313,20 @@ def test_links_of_two_processes_of_a_server_at_once_are_whole(undo: bool) -> Non
         assert keys == {("bea", "cleo"), ("ann", "cleo"), *([] if undo else [("ann", "dora"), ("ann", "bea")])}, last
         last += 1
     assert last > 5
+
+
+@pytest.mark.parametrize("field", ["gear_write", "passage_id", "aliases"])
+def test_a_damaged_triple_that_is_linked_stops_no_writer(field: str) -> None:
+    """Nor does it beside other processes, where a writer reads the links and the names of writes together."""
+    client = QdrantClient(":memory:")
+    store = make_process(client, EMBED)
+    facts = [("Ada", "met", "Bob"), ("Countess", "met", "Bob")]
+    store.add([passage("p", "x", facts, embed_model=EMBED)])
+    assert store.link_aliases([("Ada", "Countess")])
+    points = client.scroll(store.triple_collection_name)[0]
+    for damage in ([1], {"a": 1}, 5, None):
+        payload = {field: [{"entity": damage, "alias": "ada"}] if field == "aliases" else damage}
+        client.set_payload(store.triple_collection_name, payload, points=[point.id for point in points])
+        store.add([passage("q", f"{damage}", facts[:1], embed_model=EMBED)])
+        assert [node.get_content() for node in store.get_nodes(["q"])] == [str(damage)]
+    assert store.repair().ok

@@ -9,11 +9,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial
 from multiprocessing.connection import Connection
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import httpx
 import numpy as np
 import pytest
 from llama_index.core import Settings, VectorStoreIndex
@@ -32,6 +34,7 @@ from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import AsyncQdrantClient, QdrantClient, grpc
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 from qdrant_client.http import models
+from qdrant_client.http.exceptions import UnexpectedResponse
 
 from llama_index_gear.errors import (
     ArgumentError,
@@ -46,12 +49,21 @@ from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.requests import EmbedQuery
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
+from llama_index_gear.store.collections import AVERAGE_KEY
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import point_id_of
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.processes import PROCESSES
-from llama_index_gear.tests.store_contract import StoreContract, aread, contents, passage, read, read_averages
+from llama_index_gear.tests.store_contract import (
+    StoreContract,
+    aread,
+    contents,
+    make_process,
+    passage,
+    read,
+    read_averages,
+)
 from llama_index_gear.triple import Triple
 
 MakeStore: TypeAlias = Callable[..., GeARVectorStore]
@@ -691,7 +703,7 @@ def test_nothing_is_opened_before_the_first_call(tmp_path: Path) -> None:
     store.close()
 
 
-def test_no_server_is_needed_to_construct(tmp_path: Path) -> None:
+def test_no_server_is_needed_to_construct() -> None:
     client = QdrantClient(url="http://localhost:9", check_compatibility=False)
     GeARVectorStore(client=client, embed_model=EMBED)
     client.close()
@@ -1221,6 +1233,45 @@ def test_what_one_store_of_a_client_clears_is_gone_for_another() -> None:
     assert [node.node_id for node in other.get_nodes()] == ["q"]
 
 
+class Served(QdrantClient):
+    """Qdrant in memory that refuses to read a collection that is not there as a server does."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+
+    def scroll(self, collection_name: str, *arguments: Any, **options: Any) -> Any:
+        if not self.collection_exists(collection_name):
+            raise UnexpectedResponse(404, "Not Found", b'{"status": {"error": "Not found"}}', httpx.Headers())
+        return super().scroll(collection_name, *arguments, **options)
+
+
+SERVED: dict[str, Callable[[], QdrantClient]] = {"memory": Served}
+if SERVER is not None:
+    SERVED |= {name: partial(QdrantClient, prefer_grpc=name == "grpc", **SERVER_OPTIONS) for name in ("rest", "grpc")}
+
+
+@pytest.mark.parametrize("make_client", SERVED.values(), ids=SERVED)
+def test_a_store_that_another_process_cleared_is_written_and_deleted_from(
+    make_client: Callable[[], QdrantClient],
+) -> None:
+    client, facts = make_client(), [("Ada", "met", "Bob")]
+    one, other = (make_process(client, EMBED) for _ in range(2))
+    other.clear()
+    one.add([passage("p", "x", facts, document="d")])
+    calls: list[Callable[[], Any]] = [
+        lambda: one.add([passage("q", "y", facts, document="d")]),
+        lambda: one.delete("d"),
+        lambda: one.delete_nodes(["q"]),
+    ]
+    for call in calls:
+        one.add([passage("p", "x", facts, document="d")])
+        other.clear()
+        call()
+        assert one.check().ok and [node.node_id for node in one.get_nodes()] == (["q"] if call is calls[0] else [])
+    one.clear()
+    client.close()
+
+
 @pytest.mark.parametrize("reembed", [False, True])
 def test_a_collection_without_triples_is_mended(reembed: bool) -> None:
     client = QdrantClient(":memory:")
@@ -1351,6 +1402,32 @@ def test_a_length_that_was_given_and_is_far_from_the_passages_is_named_and_repai
     assert opened.repair().ok and find_averages(store) == {300.0}
     opened.add(make_long_passages("c", 100))
     assert find_averages(store) == {300.0}
+
+
+def test_an_average_length_that_is_not_stored_is_that_of_the_stored_passages(make_store: MakeStore) -> None:
+    """As where another program made the collection: `add`, `check`, `repair` and `copy_to` tell it from the texts."""
+    store = make_store()
+    store.add(make_long_passages("a", 300, 20))
+    store.client.update_collection(store.collection_name, metadata={AVERAGE_KEY: None})
+    kept = store.client.get_collection(store.collection_name).config.metadata
+    assert kept["gear_format"] == 1 and not kept.get(AVERAGE_KEY)
+    opened = GeARVectorStore(client=store.client, embed_model=EMBED)
+    assert opened.check().ok
+    stray = GeARVectorStore(client=store.client, embed_model=EMBED, bm25_avg_len=90.0)
+    stray.add(make_long_passages("b", 300))
+    store.client.update_collection(store.collection_name, metadata={AVERAGE_KEY: None})
+    opened = GeARVectorStore(client=store.client, embed_model=EMBED)
+    assert opened.check().bm25_drift == 1
+    opened.add(make_long_passages("c", 70))
+    assert find_averages(opened) == {300.0, 90.0} and opened.check().bm25_drift == 1
+    assert opened.repair().ok and find_averages(opened) == {300.0}
+    source, target = make_store(), make_store()
+    source.add(make_long_passages("d", 100))
+    target.add(make_long_passages("e", 200))
+    target.client.update_collection(target.collection_name, metadata={AVERAGE_KEY: None})
+    target = GeARVectorStore(client=target.client, embed_model=EMBED)
+    source.copy_to(target)
+    assert find_averages(target) == {200.0}
 
 
 def test_what_a_retriever_said_of_a_node_is_not_stored(make_store: MakeStore) -> None:

@@ -52,7 +52,7 @@ BETWEEN = re.compile(f"[{store_bm25._SEPARATORS}]")
 
 def spell(text: str) -> str:
     """Return the one spelling of a text."""
-    plain = "".join(each for each in text if unicodedata.category(each) != "Cf")
+    plain = "".join(mark for mark in text if unicodedata.category(mark) != "Cf")
     return unicodedata.normalize("NFKC", plain).replace("ß", "ss").replace("ẞ", "SS")
 
 

@@ -17,15 +17,8 @@ from llama_index_gear.agents.gear.external_policy import (
 )
 from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.json_scan import ScannedReply
-from llama_index_gear.llm.replies import clean_reply
+from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import Triple
-
-
-def scan_reply(reply: str) -> ScannedReply:
-    """Scan a reply as the parsers get it: without thoughts."""
-    return ScannedReply(clean_reply(reply).text)
-
 
 COUNT = 7
 RANKINGS: list[tuple[str, list[int]]] = [

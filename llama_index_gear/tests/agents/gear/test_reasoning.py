@@ -27,15 +27,9 @@ from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import Flow, run
 from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.prompting import ParsedReply
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.requests import CallLLM, Reply
+from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import Triple
-
-
-def scan_reply(reply: str) -> ScannedReply:
-    """Scan a reply as the parsers get it: without thoughts."""
-    return ScannedReply(clean_reply(reply).text)
-
 
 QUESTION = "Which team did the father of Stephen Curry join in 1988?"
 PASSAGES = ["Stephen Curry is the son of Dell Curry.", "Dell Curry joined the Hornets in 1988."]

@@ -27,17 +27,10 @@ from llama_index_gear import (
 )
 from llama_index_gear.agents.gear.selection import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.json_scan import ScannedReply
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.trace.trace import TraceEvent
-
-
-def scan_reply(reply: str) -> ScannedReply:
-    """Scan a reply as the parsers get it: without thoughts."""
-    return ScannedReply(clean_reply(reply).text)
-
 
 QUESTION = "Which land borders the land that the father of Ann lives in"
 WHERE_BOB = "Where does Bob live"

@@ -23,16 +23,9 @@ from llama_index_gear.agents.t2rag.prompts import (
 )
 from llama_index_gear.agents.t2rag.resolution import Statement, apply_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.json_scan import ScannedReply
-from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.requests import CallLLM, Reply
+from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import StoredTriple, Triple
-
-
-def scan_reply(reply: str) -> ScannedReply:
-    """Scan a reply as the parsers get it: without thoughts."""
-    return ScannedReply(clean_reply(reply).text)
-
 
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
 

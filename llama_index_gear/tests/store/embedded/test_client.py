@@ -547,7 +547,7 @@ def test_no_points_is_no_error(tmp_path: Path) -> None:
 # -- collections ---------------------------------------------------------------------------------------------------
 
 
-def test_collections(both: tuple[Any, Any], tmp_path: Path) -> None:
+def test_collections(both: tuple[Any, Any]) -> None:
     for client in both:
         client.create_payload_index(NAME, field_name="kind", field_schema=models.PayloadSchemaType.KEYWORD)
         info = client.get_collection(NAME)
