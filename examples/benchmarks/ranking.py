@@ -1,70 +1,61 @@
 """Learn the ranking's weights, and measure what the ranking is worth: recall at seven cuts, without a language model.
 
-    python examples/benchmarks/ranking.py --data DIR --stores DIR --embed MODEL_DIR --out results.json [--learn FILE]
+    python examples/benchmarks/ranking.py --data DIR --cache DIR [--model MODEL_DIR] [--sets NAMES] [--learn FILE]
+        [--out results.json]
 
-`--stores` holds a filled store for each set and kind of triples, `SET-file` and `SET-offline`, as
-`retrieval.py --store` leaves it, and may hold copies `SET-file-aliases` and `SET-offline-aliases` in which aliases are
-linked (`store.link_aliases()`). Pools are gathered once, by `GraphRetriever.gather_pool`; the rankings are computed
-from them.
+Each set is brought into a store of its own, with the triples of its file ("file", where there is one) and with triples
+by rule ("offline"). Rows of the corpus are passages; where gold are documents, LlamaIndex's `SentenceSplitter` splits
+them (224 tokens), and a document counts at the place of its first passage. `LightEmbedding` embeds passages and
+questions. Pools are gathered by `GraphRetriever.gather_pool`; the rankings are computed from them. `--cache` keeps
+vectors and pools: delete its files to make them anew.
 
 Rows:
 
-- "dense", "bm25", "hybrid": the store's own search; hybrid fuses as many passages of each as it returns.
-- "pool": all that the pool holds, a bound.
-- "naive", "hipporag", "hipporag-synonyms", "property graph": methods to compare with, over the same store
-  (`harness/compared.py`).
-- "default": the ranking. On the sets of `LEARNED` each question is ranked by weights that were learned without its
-  fifth of the questions (of all sets); elsewhere by the shipped ones, which saw none of these questions.
-- "left out": the ranking by weights that were learned without all sets of this kind of text (`TEXTS`).
+- "dense", "bm25", "hybrid": the store's own search; hybrid fuses as many passages of each as it returns, "hybrid of 40"
+  forty of each. "pagerank": PageRank's list. "pool": all that the pool holds, a bound.
+- "default": the ranking. On the sets of `TEXTS` each question is ranked by weights that were learned without its fifth
+  of the questions (of all sets); elsewhere by the shipped ones, which saw none of these questions.
+- "left out": the ranking by weights that were learned without all sets of this kind of text.
+- "ranker", "ranker, left out": what `PassageRanker` does with the first forty of hybrid, by the same weights.
 - "default − NAME": the ranking without a signal; "default − pagerank" over a pool of both searches alone.
-- "default + beams": the ranking over a pool with a further list, the first forty passages of the papers' beam search
-  (`NaiveGERetriever` from ten of hybrid), by weights that were learned with it.
-- "default + aliases": the ranking over the store in which aliases are linked.
-- "ranker": what `PassageRanker` does with the first forty of hybrid: from their order, texts and triples alone.
 
-Each row but the lists has its gain over hybrid; "default" has its gain over HippoRAG too, at each cut over the variant
-with more recall there.
+A row has recall in percent, the questions with all gold found ("complete"), and its gain in points, with the p-value of
+the paired permutation test: over hybrid ("gain") and over the best of the four searches at that cut ("over_best").
+Where gold are documents, "within" is the share of them with a passage among the first so many passages.
 
-`--learn` writes weights that are learned from all questions of `LEARNED`.
-
-`--shipped musique_train,hotpotqa` learns nothing: it ranks these sets, whatever model embeds them, by the shipped
-weights, without the rows that need other weights. The shipped weights saw some questions of `LEARNED`, embedded by
-all-MiniLM-L6-v2.
-
-With `--cache` the recalls of the methods to compare with are kept there, in `SET-KIND.compared.json`; delete the file
-to measure them anew. `--compare musique,2wiki` does nothing but measure these for some sets: a later run reads them.
+`--learn` writes weights that are learned from all questions of the sets of `TEXTS`, each kind of text with an equal
+part. Without `--learn` and with `--sets` nothing is learned: the shipped weights rank these sets.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import random
 import sys
-from collections import Counter
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from harness.cached_embedding import CachedEmbedding
-from harness.compared import HIPPORAG, METHODS, measure_compared
-from harness.data import Question, load, write_whole
-from llama_index.core import VectorStoreIndex
-from llama_index.core.base.base_retriever import BaseRetriever
+from harness.data import Dataset, Question, load, write_whole
+from harness.methods import to_nodes
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from llama_index.core.ingestion import run_transformations
+from llama_index.core.schema import TransformComponent
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 
-from llama_index_gear import GeARVectorStore, GraphRetriever, NaiveGERetriever, RankingWeights
+from llama_index_gear import GeARVectorStore, GraphRetriever, LightEmbedding, MentionTripleExtractor, RankingWeights
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.nodes import RANKS_KEY
 from llama_index_gear.ranking.learning import Example, fit_weights
 from llama_index_gear.ranking.measures import permutation_p_value
-from llama_index_gear.ranking.pool import Pool, PoolPassage
-from llama_index_gear.ranking.ranker import rank
-from llama_index_gear.ranking.reasons import to_pool_passage
+from llama_index_gear.ranking.pool import Pool
+from llama_index_gear.ranking.signals import order
 from llama_index_gear.ranking.weights import SIGNALS
 
 EXAMPLES = Path(__file__).parent.parent
@@ -77,98 +68,82 @@ TEXTS = {
 }
 """Kind of text → the sets of it that the shipped weights are learned from."""
 LEARNED = tuple(name for names in TEXTS.values() for name in names)
-NOT_LEARNED = (("hotpotqa", "offline"),)
-"""Of these sets, the stores that they are not learned from: with both of HotpotQA the others lose 0.3 points at 5."""
 OTHERS = {"musique_train": None, "sample": EXAMPLES / "data", "company_wiki": EXAMPLES / "data" / "company_wiki"}
+OTHERS |= {"linked_docs": None}
 """Sets that they are not learned from, and their folder if it is not under `--data`."""
 KINDS = ("file", "offline")
 CUTS = (2, 3, 5, 8, 10, 15, 40)
 FOLDS = 5
-PER_KIND = 1_200
+PER_KIND = 900
 """Questions of a kind of text that weights are learned from, at most; its stores have equal parts in them."""
 TOP_K = 40
-BEAM_BASE = 10
-"""Passages that the beam search starts from."""
+SEARCHES = ("dense", "bm25", "hybrid", "hybrid of 40")
 
 
 @dataclass
 class Gathered:
-    """A set's questions with their pools, how large its store is, and the recalls of the methods to compare with.
-
-    `with_beams` has pools with a further list; `with_aliases` those of the store with linked aliases, if there is one.
-    """
+    """A set's questions with their pools, and how large its store is."""
 
     passages: int
     triples: int
     pools: list[tuple[Question, Pool]]
-    compared: dict[str, dict[int, list[float]]] = field(default_factory=dict)
-    with_beams: list[tuple[Question, Pool]] = field(default_factory=list)
-    with_aliases: list[tuple[Question, Pool]] = field(default_factory=list)
+    has_documents: bool = False
+
+    @cached_property
+    def forms(self) -> dict[str, list[Example]]:
+        """The pools to rank: as they are, the first forty of hybrid, both searches without PageRank."""
+        return {
+            "whole": [Example(pool, frozenset(question.gold)) for question, pool in self.pools],
+            "ranker": self._select(lambda lists: {"base": fuse_lists(lists, TOP_K)}),
+            "searches": self._select(lambda lists: {name: lists[name] for name in ("dense", "bm25")}),
+        }
+
+    def _select(self, choose: Callable[[Mapping[str, Sequence[str]]], Mapping[str, Sequence[str]]]) -> list[Example]:
+        return [Example(pool.select(choose(pool.lists)), frozenset(question.gold)) for question, pool in self.pools]
+
+    @cached_property
+    def variants(self) -> list[list[Example]]:
+        """Of each question, the forms of its pool to learn from (`draw_variants`)."""
+        draw = random.Random(0)
+        return [
+            [Example(form, frozenset(question.gold)) for form in draw_variants(pool, draw)]
+            for question, pool in self.pools
+        ]
 
 
-def gather_pools(name: str, kind: str, options: argparse.Namespace) -> Gathered:
-    """Gather the pool of each question of a set, and measure the methods to compare with, over its store.
-
-    Raises:
-        SystemExit: the store was not filled to the end.
-
-    """
+def gather_pools(name: str, kind: str, options: argparse.Namespace) -> Gathered | None:
+    """Gather the pool of each question of a set; None if there are no triples of this kind."""
+    kept = options.cache / f"{name}-{kind}.pools"
+    if kept.exists():
+        return pickle.loads(kept.read_bytes())  # type: ignore[no-any-return]
     dataset = load(OTHERS.get(name) or options.data / name)
-    questions = [question for question in dataset.questions if question.gold][: options.limit]
-    embed: BaseEmbedding = HuggingFaceEmbedding(model_name=options.embed, device="cpu")
-    if options.cache is not None:
-        embed = CachedEmbedding(embed, options.cache / f"{name}.sqlite")
-    kept = None if options.cache is None else options.cache / f"{name}-{kind}.compared.json"
-    made_of = read_note(options.stores / f"{name}-{kind}")
-    path = options.stores / f"{name}-{kind}"
-    asked = [] if options.compare else questions
-    with closing(GeARVectorStore.from_path(path, embed_model=embed)) as store:
-        pools = ask_pools(store, asked)
-        beams = make_beam_retriever(store)
-        with_beams = [] if options.shipped else [(question, add_beams(pool, beams)) for question, pool in pools]
-        ids = [passage.id for passage in dataset.passages]
-        compared = measure_compared(store, ids, questions, CUTS, kept, made_of, options.methods)
+    if kind == "file" and not dataset.triples:
+        return None
+    light = LightEmbedding() if options.model is None else LightEmbedding(options.model)
+    gathered = fill_and_ask(dataset, kind, CachedEmbedding(light, options.cache / "vectors.sqlite"))
+    kept.write_bytes(pickle.dumps(gathered))
+    return gathered
+
+
+def fill_and_ask(dataset: Dataset, kind: str, embed: BaseEmbedding) -> Gathered:
+    """Bring a set into a store, and gather the pool of each question."""
+    extract: list[TransformComponent] = [MentionTripleExtractor()] if kind == "offline" else []
+    nodes = run_transformations(to_nodes(dataset, with_triples=kind == "file"), [*extract, embed])
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        GeARVectorStore.from_path(Path(folder) / "store", embed_model=embed) as store,
+    ):
+        store.add(nodes)
+        pools = [(question, ask_pool(store, question)) for question in dataset.questions]
         triples = store.client.count(store.triple_collection_name).count
-    with_aliases = []
-    linked = path.with_name(f"{path.name}-aliases")
-    if linked.exists():
-        with closing(GeARVectorStore.from_path(linked, embed_model=embed)) as store:
-            with_aliases = ask_pools(store, asked)
-    return Gathered(len(ids), triples, pools, compared, with_beams, with_aliases)
+    return Gathered(len(nodes), triples, pools, dataset.has_documents)
 
 
-def ask_pools(store: GeARVectorStore, questions: Sequence[Question]) -> list[tuple[Question, Pool]]:
-    """Gather the pool of each question."""
-    retriever = GraphRetriever(store)
-    return [(question, retriever.gather_pool(question.question)) for question in questions]
-
-
-def make_beam_retriever(store: GeARVectorStore) -> NaiveGERetriever:
-    """Make the papers' expansion of the ten first passages of hybrid, which returns all that it reaches."""
-    index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
-    base = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=BEAM_BASE)
-    return NaiveGERetriever(store, base, similarity_top_k=1_000)
-
-
-def add_beams(pool: Pool, retriever: BaseRetriever) -> Pool:
-    """Return the pool with the passages of a beam search as a further list, in the place of a foreign retriever's."""
-    found = [result.node for result in retriever.retrieve(pool.question) if "graph" in result.node.metadata[RANKS_KEY]]
-    found = sorted(found, key=lambda node: node.metadata[RANKS_KEY]["graph"])[:TOP_K]
-    passages = [to_pool_passage(node) for node in found if node.node_id not in pool.places]
-    return pool.extend(passages, {"base": [node.node_id for node in found]})
-
-
-def read_note(store: Path) -> Any:
-    """Read what a store is made of, as `retrieval.py` notes it beside the store.
-
-    Raises:
-        SystemExit: there is no note.
-
-    """
-    try:
-        return json.loads(store.with_name(f"{store.name}.made_of.json").read_text("utf-8"))
-    except FileNotFoundError:
-        sys.exit(f"--stores: {store} was not filled to the end: make it anew with retrieval.py --store")
+def ask_pool(store: GeARVectorStore, question: Question) -> Pool:
+    """Gather the pool of a question, under its filter."""
+    filters = [MetadataFilter(key=key, value=value) for key, value in question.filter.items()]
+    retriever = GraphRetriever(store, filters=MetadataFilters(filters=filters) if filters else None)  # type: ignore[arg-type]
+    return retriever.gather_pool(question.question)
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -196,11 +171,6 @@ def draw_variants(pool: Pool, draw: random.Random) -> list[Pool]:
     return [pool, draw.choice(own), draw.choice(foreign)]
 
 
-def as_they_are(pool: Pool, draw: random.Random) -> list[Pool]:
-    """Return the pool alone."""
-    return [pool]
-
-
 def fuse_lists(lists: Mapping[str, Sequence[str]], top_k: int) -> list[str]:
     """Fuse the first of both searches, as the store's hybrid search does."""
     both = [lists[name][:top_k] for name in ("dense", "bm25")]
@@ -209,32 +179,28 @@ def fuse_lists(lists: Mapping[str, Sequence[str]], top_k: int) -> list[str]:
 
 def without_triples(pool: Pool) -> Pool:
     """Return the pool of passages that state no facts."""
-    passages = [PoolPassage(passage.id, passage.text, ()) for passage in pool.passages]
+    passages = [passage._replace(triples=()) for passage in pool.passages]
     return Pool(pool.question, passages, pool.lists, pool.encoder)
 
 
-Stores = Mapping[tuple[str, str], Sequence[tuple[Question, Pool]]]
-"""Set and kind of triples → the set's questions, with their pools."""
+Stores = Mapping[tuple[str, str], Gathered]
+"""Set and kind of triples → its pools."""
 
 
-def learn(
-    stores: Stores, keep: Callable[[int], bool], draw_forms: Callable[[Pool, random.Random], list[Pool]] = draw_variants
-) -> RankingWeights:
-    """Learn weights from forms of the pools of some questions, those whose number `keep` keeps."""
-    stores_of = Counter(find_text(name) for name, _ in stores)
+def learn(stores: Stores, keep: Callable[[int], bool]) -> RankingWeights:
+    """Learn weights from forms of the pools of some questions, those whose number `keep` keeps.
+
+    Each kind of text has an equal part: of a kind with fewer questions each counts more often.
+    """
     examples: list[Example] = []
-    for (name, _), of_store in stores.items():
-        draw = random.Random(0)
-        most = PER_KIND // stores_of[find_text(name)]
-        for number in filter(keep, sorted(draw.sample(range(len(of_store)), min(most, len(of_store))))):
-            question, pool = of_store[number]
-            examples += [Example(form, frozenset(question.gold)) for form in draw_forms(pool, draw)]
+    for names in TEXTS.values():
+        of_kind = [of_set for key, of_set in stores.items() if key[0] in names]
+        for of_set in of_kind:
+            wanted = PER_KIND // len(of_kind)
+            numbers = [number for number in range(len(of_set.pools)) if keep(number)]
+            for number in random.Random(0).sample(numbers * (wanted // len(numbers) + 1), wanted):
+                examples += of_set.variants[number]
     return fit_weights(examples)
-
-
-def find_text(name: str) -> str:
-    """Return the kind of text that a set is of."""
-    return next(text for text, names in TEXTS.items() if name in names)
 
 
 def round_weights(weights: RankingWeights) -> RankingWeights:
@@ -249,49 +215,52 @@ def keep_others(fold: int) -> Callable[[int], bool]:
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
-Ranking = Callable[[int, Pool, int], Sequence[str]]
-"""Returns the ids of a question's first passages: by its number, its pool, and how many are wanted."""
+Ranking = Callable[[Gathered, int, int], Sequence[str]]
+"""Returns the ids of a question's first passages: by its set, its number, and how many are wanted."""
 
 
-def by_weights(weights: RankingWeights) -> Ranking:
-    """Rank every pool by the same weights."""
-    return lambda number, pool, top_k: [ranked.id for ranked in rank(pool, weights, top_k)]
+def by_weights(weights: Sequence[RankingWeights], form: str = "whole") -> Ranking:
+    """Rank a form of each pool by the weights of its fold."""
 
-
-def by_list(name: str) -> Ranking:
-    """Return a list as it is."""
-    return lambda number, pool, top_k: pool.lists[name][:top_k]
-
-
-def by_folds(weights: Sequence[RankingWeights], others: Sequence[tuple[Question, Pool]] = ()) -> Ranking:
-    """Rank each pool, or the other one of its question, by the weights that were learned without its fold."""
-
-    def ranking(number: int, pool: Pool, top_k: int) -> list[str]:
-        chosen = others[number][1] if others else pool
-        return [ranked.id for ranked in rank(chosen, weights[number % FOLDS], top_k)]
+    def ranking(of_set: Gathered, number: int, top_k: int) -> list[str]:
+        example = of_set.forms[form][number]
+        return [example.pool.passages[place].id for place in order(example.score(weights[number % FOLDS].signals))][
+            :top_k
+        ]
 
     return ranking
 
 
+def by_lists(choose: Callable[[Mapping[str, Sequence[str]], int], Sequence[str]]) -> Ranking:
+    """Return a choice from the lists of a pool."""
+    return lambda of_set, number, top_k: choose(of_set.pools[number][1].lists, top_k)
+
+
 BASES: dict[str, Ranking] = {
-    "dense": by_list("dense"),
-    "bm25": by_list("bm25"),
-    "hybrid": lambda number, pool, top_k: fuse_lists(pool.lists, top_k),
-    "pagerank": by_list("pagerank"),
-    "pool": lambda number, pool, top_k: [passage.id for passage in pool.passages],
+    "dense": by_lists(lambda lists, top_k: lists["dense"][:top_k]),
+    "bm25": by_lists(lambda lists, top_k: lists["bm25"][:top_k]),
+    "hybrid": by_lists(fuse_lists),
+    "hybrid of 40": by_lists(lambda lists, top_k: fuse_lists(lists, TOP_K)[:top_k]),
+    "pagerank": by_lists(lambda lists, top_k: lists["pagerank"][:top_k]),
+    "pool": lambda of_set, number, top_k: list(of_set.pools[number][1].places),
 }
 
 
-def recalls(pools: Sequence[tuple[Question, Pool]], ranking: Ranking) -> dict[int, list[float]]:
-    """Return the recall of each question at each cut. A ranking that depends on the cut is asked for each."""
+def recalls(of_set: Gathered, ranking: Ranking, *, within: bool = False) -> dict[int, list[float]]:
+    """Return the recall of each question at each cut. Hybrid depends on the cut, and is asked for each.
+
+    Where gold are documents, each counts at the place of its first passage; with `within`, those count that have a
+    passage among the first so many passages.
+    """
     shares: dict[int, list[float]] = {cut: [] for cut in CUTS}
-    for number, (question, pool) in enumerate(pools):
-        whole = ranking(number, pool, max(CUTS))
+    for number, (question, pool) in enumerate(of_set.pools):
+        whole = ranking(of_set, number, len(pool.passages))
         for cut in CUTS:
-            ids = whole if ranking is BASES["pool"] else whole[:cut]
-            if ranking is BASES["hybrid"]:  # depends on the cut, as the store's own does
-                ids = ranking(number, pool, cut)
-            shares[cut].append(len(set(ids) & set(question.gold)) / len(question.gold))
+            ids = ranking(of_set, number, cut) if ranking is BASES["hybrid"] else whole
+            if of_set.has_documents:
+                ids = [pool.passages[pool.places[id_]].document for id_ in (ids[:cut] if within else ids)]
+            found = dict.fromkeys(ids) if ranking is BASES["pool"] else list(dict.fromkeys(ids))[:cut]
+            shares[cut].append(len({*found} & {*question.gold}) / len(question.gold))
     return shares
 
 
@@ -300,68 +269,60 @@ def without_signal(weights: RankingWeights, signal: str) -> RankingWeights:
     return RankingWeights({name: weight for name, weight in weights.signals.items() if name != signal})
 
 
-def list_rankings(
-    weights: Sequence[RankingWeights],
-    with_beams: Sequence[RankingWeights],
-    left_out: RankingWeights | None,
-    of_set: Gathered,
-) -> dict[str, Ranking]:
-    """Return the rankings to measure by name. `weights` holds those of each fold, `with_beams` those with beams."""
-    rankings: dict[str, Ranking] = {
+def list_rankings(weights: Sequence[RankingWeights], left_out: RankingWeights | None = None) -> dict[str, Ranking]:
+    """Return the rankings to measure by name. `weights` holds those of each fold."""
+    rankings = {
         **BASES,
-        "default": by_folds(weights),
-        "default + beams": by_folds(with_beams, of_set.with_beams),
-        "default + aliases": by_folds(weights, of_set.with_aliases),
-        **{f"default − {name}": by_folds([without_signal(fold, name) for fold in weights]) for name in SIGNALS},
-        "default − pagerank": lambda number, pool, top_k: by_folds(weights)(
-            number, pool.select({name: pool.lists[name] for name in ("dense", "bm25")}), top_k
-        ),
-        "ranker": lambda number, pool, top_k: by_folds(weights)(
-            number, pool.select({"base": fuse_lists(pool.lists, TOP_K)}), top_k
-        ),
+        "default": by_weights(weights),
+        "ranker": by_weights(weights, "ranker"),
+        **{f"default − {name}": by_weights([without_signal(fold, name) for fold in weights]) for name in SIGNALS},
+        "default − pagerank": by_weights(weights, "searches"),
     }
-    if not of_set.with_beams:
-        del rankings["default + beams"]
-    if not of_set.with_aliases:
-        del rankings["default + aliases"]
-    return rankings if left_out is None else {**rankings, "left out": by_weights(left_out)}
+    if left_out is not None:
+        alone = [left_out] * FOLDS
+        rankings |= {"left out": by_weights(alone), "ranker, left out": by_weights(alone, "ranker")}
+    return rankings
 
 
 def learn_rankings(
     gathered: Mapping[tuple[str, str], Gathered], options: argparse.Namespace
 ) -> Iterator[tuple[tuple[str, str], dict[str, Ranking]]]:
-    """Yield each set with its rankings, by weights learned from the sets of `LEARNED` or, `--shipped`, by these."""
+    """Yield each set with its rankings, by weights learned from the sets of `TEXTS` or, with `--sets`, the shipped."""
     shipped = RankingWeights.default()
-    if options.shipped:
-        for key, of_set in gathered.items():
-            yield key, list_rankings([shipped] * FOLDS, [], None, of_set)
+    if options.sets and options.learn is None:
+        yield from ((key, list_rankings([shipped] * FOLDS)) for key in gathered)
         return
-    learned = {key: of_set.pools for key, of_set in gathered.items() if key[0] in LEARNED and key not in NOT_LEARNED}
+    learned = {key: of_set for key, of_set in gathered.items() if key[0] in LEARNED}
     if options.learn is not None:
         shipped = round_weights(learn(learned, lambda number: True))
         shipped.save(options.learn)
         print(shipped.to_json())
     folds = [learn(learned, keep_others(fold)) for fold in range(FOLDS)]
-    beams = {key: gathered[key].with_beams for key in learned}
-    beam_folds = [learn(beams, keep_others(fold), as_they_are) for fold in range(FOLDS)]
-    beam_whole = learn(beams, lambda number: True, as_they_are)
-    for key, of_set in gathered.items():
-        if key[0] in LEARNED:
-            others = {other: pools for other, pools in learned.items() if find_text(other[0]) != find_text(key[0])}
-            left_out = learn(others, lambda number: True)
-            yield key, list_rankings(folds, beam_folds, left_out, of_set)
-        else:
-            yield key, list_rankings([shipped] * FOLDS, [beam_whole] * FOLDS, None, of_set)
+
+    @cache
+    def learn_without(names: tuple[str, ...]) -> RankingWeights:
+        return learn({key: of_set for key, of_set in learned.items() if key[0] not in names}, lambda number: True)
+
+    for key in gathered:
+        of_kind = next((names for names in TEXTS.values() if key[0] in names), None)
+        yield key, list_rankings(folds, learn_without(of_kind)) if of_kind else list_rankings([shipped] * FOLDS)
 
 
-def summarize(shares: Mapping[int, Sequence[float]], base: Mapping[int, Sequence[float]] | None) -> dict[str, Any]:
-    """Return a row: recall in percent and complete questions at each cut; its gain over hybrid, with the p-value."""
+def summarize(shares: Mapping[int, Sequence[float]], bases: Mapping[str, Mapping[int, Sequence[float]]]) -> Any:
+    """Return a row: recall in percent and complete questions at each cut; its gains over `bases`, if there are some.
+
+    Args:
+        shares: cut → recall of each question.
+        bases: name of each search → the same.
+
+    """
     row: dict[str, Any] = {}
     for cut, values in shares.items():
         row[f"recall@{cut}"] = round(100 * mean(values), 1)
         row[f"complete@{cut}"] = sum(value == 1 for value in values)
-        if base is not None:
-            row[f"gain@{cut}"] = compare_shares(values, base[cut])
+        if bases:
+            row[f"gain@{cut}"] = compare_shares(values, bases["hybrid"][cut])
+            row[f"over_best@{cut}"] = compare_shares(values, max((of[cut] for of in bases.values()), key=mean))
     return row
 
 
@@ -371,23 +332,15 @@ def compare_shares(values: Sequence[float], others: Sequence[float]) -> dict[str
     return {"points": round(100 * mean(gains), 2), "p": round(permutation_p_value(gains), 4)}
 
 
-def measure(
-    pools: Sequence[tuple[Question, Pool]],
-    rankings: Mapping[str, Ranking],
-    compared: Mapping[str, Mapping[int, Sequence[float]]],
-) -> list[dict[str, Any]]:
-    """Return a row for each ranking of a set, and for each method that it is compared with."""
-    hybrid = recalls(pools, rankings["hybrid"])
-    shares: dict[str, Mapping[int, Sequence[float]]] = {name: recalls(pools, rankings[name]) for name in BASES}
-    shares |= compared
-    shares |= {name: recalls(pools, ranking) for name, ranking in rankings.items() if name not in BASES}
+def measure(of_set: Gathered, rankings: Mapping[str, Ranking]) -> list[dict[str, Any]]:
+    """Return a row for each ranking of a set."""
+    searches = {name: recalls(of_set, BASES[name]) for name in SEARCHES}
     rows = []
-    for name, of_method in shares.items():
-        row = {"method": name, **summarize(of_method, None if name in BASES else hybrid)}
-        if name == "default" and not compared.keys().isdisjoint(HIPPORAG):
-            for cut, values in of_method.items():
-                best = max((compared[other][cut] for other in HIPPORAG if other in compared), key=mean)
-                row[f"gain_over_hipporag@{cut}"] = compare_shares(values, best)
+    for name, ranking in rankings.items():
+        row = {"method": name, **summarize(recalls(of_set, ranking), {} if name in BASES else searches)}
+        if of_set.has_documents:
+            within = recalls(of_set, ranking, within=True)
+            row |= {f"within@{cut}": round(100 * mean(values), 1) for cut, values in within.items()}
         rows.append(row)
         print(f"{name:24}", *(f"{row[f'recall@{cut}']:6.1f}" for cut in CUTS), flush=True)
     return rows
@@ -396,41 +349,28 @@ def measure(
 def read_options() -> argparse.Namespace:
     """Read and check the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names: dict[str, Any] = {"type": lambda words: words.split(","), "default": []}
     parser.add_argument("--data", type=Path, required=True, help="folder with the data folders")
-    parser.add_argument("--stores", type=Path, required=True, help="folder with the stores, SET-file and SET-offline")
-    parser.add_argument("--embed", required=True, help="folder (or hub name) of a sentence-transformers model")
-    parser.add_argument("--cache", type=Path, default=None, help="folder in which embeddings are kept")
-    parser.add_argument("--compare", **names, help="sets; only measure what they compare with")
-    parser.add_argument("--shipped", **names, help="sets; measure these by the shipped weights")
-    what = f"what to compare with, beside what is kept; default {','.join(METHODS)}"
-    parser.add_argument("--methods", **{**names, "default": METHODS}, help=what)
-    parser.add_argument("--limit", type=int, default=None, help="questions of a set, at most")
-    parser.add_argument("--learn", type=Path, default=None, help="write weights, learned from all questions, here")
-    parser.add_argument("--out", type=Path, default=None, help="write the results here")
+    parser.add_argument("--cache", type=Path, required=True, help="folder in which vectors and pools are kept")
+    parser.add_argument("--model", type=Path, help="folder of another model that LightEmbedding runs")
+    parser.add_argument("--sets", type=lambda words: words.split(","), default=[], help="the sets to measure")
+    parser.add_argument("--learn", type=Path, help="write weights, learned from all questions, here")
+    parser.add_argument("--out", type=Path, help="write the results here")
     options = parser.parse_args()
-    if unknown := sorted({*options.methods} - {*METHODS}):
-        sys.exit(f"--methods: no method {', '.join(unknown)}; there are {', '.join(METHODS)}")
-    if options.compare and options.cache is None:
-        sys.exit("--compare: --cache names the folder for the recalls")
-    if options.learn and options.shipped:
-        sys.exit("--shipped: nothing is learned, so leave --learn out")
-    for option in ("compare", "shipped"):
-        if unknown := sorted({*getattr(options, option)} - {*LEARNED, *OTHERS}):
-            sys.exit(f"--{option}: no set {', '.join(unknown)}; there are {', '.join((*LEARNED, *OTHERS))}")
+    if unknown := sorted({*options.sets} - {*LEARNED, *OTHERS}):
+        sys.exit(f"--sets: no set {', '.join(unknown)}; there are {', '.join((*LEARNED, *OTHERS))}")
+    options.cache.mkdir(parents=True, exist_ok=True)
     return options
 
 
 def main() -> None:
     """Gather, learn, measure, print, write."""
     options = read_options()
-    some = options.compare or options.shipped
-    names = [(name, kind) for name in some or (*LEARNED, *OTHERS) for kind in KINDS]
-    gathered = {key: gather_pools(*key, options) for key in names if (options.stores / "-".join(key)).exists()}
-    if missing := [name for name in some or LEARNED if not any(key[0] == name for key in gathered)]:
-        sys.exit(f"--stores: no store of {', '.join(missing)}")
-    if options.compare:
-        return
+    found = {
+        (name, kind): gather_pools(name, kind, options)
+        for name in options.sets or (*LEARNED, *OTHERS)
+        for kind in KINDS
+    }
+    gathered = {key: of_set for key, of_set in found.items() if of_set is not None}
     results: dict[str, Any] = {}
     for key, rankings in learn_rankings(gathered, options):
         of_set = gathered[key]
@@ -439,7 +379,7 @@ def main() -> None:
             "questions": len(of_set.pools),
             "passages": of_set.passages,
             "triples": of_set.triples,
-            "rows": measure(of_set.pools, rankings, of_set.compared),
+            "rows": measure(of_set, rankings),
         }
         if options.out is not None:
             write_whole(options.out, json.dumps(results, indent=1, ensure_ascii=False) + "\n")

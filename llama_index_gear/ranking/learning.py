@@ -15,8 +15,7 @@ from llama_index.core.utils import get_tqdm_iterable
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.errors import ArgumentError, check_kinds, format_value
 from llama_index_gear.ranking.pool import Pool
-from llama_index_gear.ranking.ranker import rank
-from llama_index_gear.ranking.signals import Company, Floats
+from llama_index_gear.ranking.signals import Company, Floats, order
 from llama_index_gear.ranking.weights import RankingWeights
 
 _FOLDS = 5
@@ -27,7 +26,7 @@ _SETTLED = 0.005
 _PULLS = (0.001, 0.01, 0.1, 1.0)
 _GATHER = "write retriever.gather_pool"
 _LEAST_EXAMPLES = 10
-_LEAST_SCORE = 1e-12
+_LEAST_SHARE = 1e-12
 _MAX_STEPS = 100
 _LEAST_STEP = 1e-6
 _SUFFICIENT = 1e-4
@@ -54,6 +53,16 @@ class Example:
             for id_ in {passage.id, passage.document} & self.gold_ids:
                 places.setdefault(id_, []).append(place)
         return list(places.values())
+
+    @cached_property
+    def signals(self) -> Mapping[str, Floats]:
+        """The signals of the pool's passages, by name."""
+        return Company(self.pool).compare()
+
+    def score(self, weights: Mapping[str, float]) -> Floats:
+        """Return the weighted sum of each passage's signals."""
+        added = (weight * self.signals[name] for name, weight in weights.items())
+        return sum(added, np.zeros(len(self.pool.passages)))
 
     def target(self, scores: Floats) -> Floats:
         """Return the probability that each passage is to have: equal for all that is gold.
@@ -174,15 +183,16 @@ def _cross_validate(examples: Sequence[Example], start: RankingWeights, pull: fl
 
 
 def _loss(example: Example, weights: RankingWeights) -> float:
-    scores = {ranked.id: ranked.score for ranked in rank(example.pool, weights)}
-    ids = [passage.id for passage in example.pool.passages]
-    gold = [math.fsum(scores[ids[place]] for place in places) for places in example.gold_places]
-    return -mean(math.log(max(score, _LEAST_SCORE)) for score in gold)
+    scores = example.score(weights.signals)
+    shares = np.exp(scores - scores.max())
+    shares /= shares.sum()
+    gold = [math.fsum(shares[places]) for places in example.gold_places]
+    return -mean(math.log(max(share, _LEAST_SHARE)) for share in gold)
 
 
 def _recall(example: Example, weights: RankingWeights) -> float:
-    places = {example.pool.places[ranked.id] for ranked in rank(example.pool, weights, 5)}
-    return sum(not places.isdisjoint(of_gold) for of_gold in example.gold_places) / len(example.gold_ids)
+    first = set(order(example.score(weights.signals))[:5])
+    return sum(not first.isdisjoint(places) for places in example.gold_places) / len(example.gold_ids)
 
 
 def fit_weights(
@@ -208,20 +218,15 @@ def fit_weights(
     if not known:
         raise ArgumentError("no gold passage is in the pool of its question: check the gold ids")
     start = RankingWeights({}) if start is None else start
-    signals = [Company(example.pool).compare() for example in known]
+    signals = [example.signals for example in known]
     weights = start.signals
     for _ in range(_ROUNDS):
         # The weights say which passages of a gold document count, and these say the weights: expectation-maximization.
-        targets = [example.target(_weigh(weights, table)) for example, table in zip(known, signals, strict=True)]
+        targets = [example.target(example.score(weights)) for example in known]
         before, weights = weights, _fit_table(signals, targets, start.signals, pull)
         if all(abs(weight - before.get(name, 0.0)) < _SETTLED for name, weight in weights.items()):
             break
     return RankingWeights(weights)
-
-
-def _weigh(weights: Mapping[str, float], table: Mapping[str, Floats]) -> Floats:
-    """Return the weighted sum of a pool's signals; those without a weight count nothing."""
-    return sum((weights.get(name, 0.0) * values for name, values in table.items()), np.zeros(1))
 
 
 def _fit_table(

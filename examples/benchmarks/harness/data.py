@@ -26,22 +26,24 @@ def write_whole(path: Path, text: str) -> None:
 
 @dataclass(frozen=True)
 class Passage:
-    """A passage of the corpus."""
+    """A passage of the corpus; `metadata` is what filters look at."""
 
     id: str
     title: str
     text: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and the ids of the rows of the corpus that answer it (`gold`)."""
+    """A question, the ids of the rows of the corpus that answer it (`gold`), and the metadata that these must have."""
 
     id: str
     question: str
     gold: tuple[str, ...]
     answers: tuple[str, ...] = ()
     hops: int = 0
+    filter: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -120,7 +122,7 @@ def _read_neutral(folder: Path) -> Dataset:
     dataset = Dataset(
         folder.name,
         [
-            Passage(row["id"], row["title"], row["text"])
+            Passage(row["id"], row["title"], row["text"], row.get("metadata") or {})
             for row in _read_lines(folder / "corpus.jsonl", "id", "title", "text")
         ],
         [
@@ -130,6 +132,7 @@ def _read_neutral(folder: Path) -> Dataset:
                 tuple(dict.fromkeys(row[gold_field])),
                 tuple([row["answers"]] if isinstance(row.get("answers"), str) else row.get("answers") or ()),
                 row.get("hops") or 0,
+                row.get("filter") or {},
             )
             for row in asked
         ],

@@ -14,11 +14,12 @@ from baselines.ircot import IRCoTRetriever
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import LLM, MockLLM
+from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import BaseNode, Document, NodeWithScore, QueryBundle, TextNode
 from llama_index.postprocessor.rankgpt_rerank import RankGPTRerank
 
 from harness.data import Dataset
@@ -102,13 +103,27 @@ class Reranking(BaseRetriever):
 
 
 def to_nodes(dataset: Dataset, with_triples: bool) -> list[BaseNode]:
-    """Make a node of each passage. The title stands above the text, as in HippoRAG's and GeAR's corpora."""
+    """Make a node of each passage. The title stands above the text, as in HippoRAG's and GeAR's corpora.
+
+    Rows that are documents are split, in passages of 224 tokens at most.
+    """
+    if dataset.has_documents:
+        rows = [
+            Document(id_=row.id, text=row.text, metadata={"title": row.title} if row.title else {})
+            for row in dataset.passages
+        ]
+        split = SentenceSplitter(
+            chunk_size=224, chunk_overlap=0, id_func=lambda number, row: f"{row.node_id}::{number}"
+        )
+        return split.get_nodes_from_documents(rows)
     nodes: list[BaseNode] = []
     for passage in dataset.passages:
         node = TextNode(
             id_=passage.id,
             text=passage.text,
-            metadata={"title": passage.title},
+            metadata={**({"title": passage.title} if passage.title else {}), **passage.metadata},
+            excluded_embed_metadata_keys=list(passage.metadata),
+            excluded_llm_metadata_keys=list(passage.metadata),
             metadata_template="{value}",
             text_template="{metadata_str}\n{content}",
         )

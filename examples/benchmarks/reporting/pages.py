@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import llama_index_gear
 from reporting.results import NONE, Results
 from reporting.tables import table
-from reporting.tables_ranking import format_cell
+from reporting.tables_ranking import format_cell, format_complete
 from reporting.tables_reader import ROWS, SETS, find_row, name_file
 from reporting.tables_stores import SIZES, format_milliseconds
 
 OF_READER = [label for label in ROWS if label not in ("hybrid", "IRCoT, for comparison")]
-RANKING_SETS = {"MuSiQue": "musique", "2WikiMultiHopQA": "2wiki", "HotpotQA": "hotpotqa"}
 RANKING_ROWS = {
     "hybrid": ("file", "hybrid"),
+    "HippoRAG 2's PageRank": ("file", "hipporag-synonyms"),
     "`PassageRanker` over hybrid's first 40": ("file", "ranker"),
     "`GraphRetriever`": ("file", "default"),
-    "… with weights learned on the other two sets": ("file", "left out"),
+    "… with weights learned on other kinds of text": ("file", "left out"),
     "… with triples by rule, without any model": ("offline", "default"),
 }
-"""Row → kind of its triples, and the method."""
-_MARKED = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- /figures -->)", re.DOTALL)
+"""Row of the encyclopaedias → kind of its triples, and the method."""
+OTHER_ROWS = {
+    "dense": ("offline", "dense"),
+    "BM25": ("offline", "bm25"),
+    "hybrid": ("offline", "hybrid"),
+    "`PassageRanker` over hybrid's first 40": ("offline", "ranker"),
+    "`GraphRetriever`": ("offline", "default"),
+    "… with weights learned on other kinds of text": ("offline", "left out"),
+}
+"""Row of the other kinds of text → the same."""
+_MARKED = re.compile(r"(<!-- figures: ([\w -]+) -->\n).*?(<!-- /figures -->)", re.DOTALL)
 
 
 def fill(text: str, results: Results) -> str:
@@ -36,19 +46,43 @@ def remove_figures(text: str) -> str:
 
 
 def ranking_table(results: Results) -> str:
-    """Return the recall of the ranking on three whole corpora, with triples by rule and by a model."""
-    head, columns = ["recall@5 / @10, in percent"], []
-    for label, name in RANKING_SETS.items():
-        files = {kind: results.files["ranking"].get(f"{name}-{kind}", {"rows": []}) for kind in ("file", "offline")}
-        head.append(f"{label}: {files['file']['questions']} questions, {files['file']['passages']:,} passages")
-        columns.append({(kind, row["method"]): row for kind, file in files.items() for row in file["rows"]})
-    rows = []
-    for label, place in RANKING_ROWS.items():
-        cells = [column.get(place) for column in columns]
-        rows.append(
-            [label, *(" / ".join(format_cell(cell, cut) for cut in (5, 10)) if cell else NONE for cell in cells)]
+    """Return what the ranking finds in three whole encyclopaedias, with triples by rule and by a model."""
+    return recall_table(
+        results, {"musique": "MuSiQue", "2wiki": "2WikiMultiHopQA", "hotpotqa": "HotpotQA"}, RANKING_ROWS
+    )
+
+
+def other_texts_table(results: Results) -> str:
+    """Return what the ranking finds in four other kinds of text, with triples by rule."""
+    names = {"entailmentbank": "school science", "lihua": "chats", "qmsum": "meetings", "webpages": "web pages"}
+    return recall_table(results, names, OTHER_ROWS)
+
+
+def recall_table(results: Results, names: Mapping[str, str], places: Mapping[str, tuple[str, str]]) -> str:
+    """Return recall and complete questions of some sets, a column each."""
+    head, columns = ["recall@5 / @10; all found in 5 / 10, in percent"], []
+    for name, label in names.items():
+        of_kinds = {kind: results.files["ranking"].get(f"{name}-{kind}", {"rows": []}) for kind in ("file", "offline")}
+        size = of_kinds["offline"]
+        head.append(f"{label}: {size['questions']} questions, {size['passages']:,} passages")
+        columns.append(
+            {
+                (kind, row["method"]): (row, size["questions"])
+                for kind, of_set in of_kinds.items()
+                for row in (*of_set["rows"], *results.files["compared"].get(f"{name}-{kind}", []))
+            }
         )
+    rows = [[label, *(format_found(column.get(place)) for column in columns)] for label, place in places.items()]
     return table(head, rows)
+
+
+def format_found(found: tuple[dict[str, Any], int] | None) -> str:
+    """Return a cell of `recall_table`."""
+    if found is None:
+        return NONE
+    row, questions = found
+    recalls = " / ".join(format_cell(row, cut) for cut in (5, 10))
+    return f"{recalls}; {' / '.join(format_complete(row, cut, questions) for cut in (5, 10))}"
 
 
 def reader_table(results: Results) -> str:
@@ -100,6 +134,7 @@ def names_table(_: Results) -> str:
 
 BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "ranking": ranking_table,
+    "other texts": other_texts_table,
     "reader": reader_table,
     "scale": scale_table,
     "names": names_table,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.resources
 import json
 import sys
@@ -11,11 +10,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import compared
 import pytest
 import ranking
 import retrieval
 from baselines.property_graph import IndexedGraphStore, MatrixVectorStore, PropertyGraphRetriever
-from harness import compared
 from harness.data import Question, load, write_whole
 from harness.methods import Workbench, to_nodes
 from harness.settings import Settings
@@ -31,7 +30,6 @@ from repository import EXAMPLES
 from llama_index_gear import (
     GeARVectorStore,
     MentionTripleExtractor,
-    RankingWeights,
     ToPropertyGraph,
     Triple,
     attach_triples,
@@ -77,11 +75,6 @@ def sample(tmp_path_factory: pytest.TempPathFactory, embed_model: BaseEmbedding)
 def store(sample: Path, embed_model: BaseEmbedding) -> Iterator[GeARVectorStore]:
     with closing(GeARVectorStore.from_path(sample / "sample-offline", embed_model=embed_model)) as opened:
         yield opened
-
-
-def parse_options(sample: Path, cache: Path | None, limit: int) -> argparse.Namespace:
-    options = {"data": DATA, "stores": sample, "embed": MODEL, "cache": cache, "limit": limit}
-    return argparse.Namespace(**options, compare=[], shipped=[], methods=compared.METHODS)
 
 
 # -- LlamaIndex's property graph --------------------------------------------------------------------------------------
@@ -145,28 +138,20 @@ def test_naive_is_that_of_the_harness_at_each_cut(store: GeARVectorStore, tmp_pa
             assert lists[0] == lists[1] and len(lists[0]) == cut
 
 
-def test_each_method_has_a_row(sample: Path, tmp_path: Path) -> None:
-    gathered = ranking.gather_pools("sample", "offline", parse_options(sample, tmp_path, 3))
-    weights = [RankingWeights.default()] * ranking.FOLDS
-    rankings = ranking.list_rankings(weights, weights, None, gathered)
-    rows = ranking.measure(gathered.pools, rankings, gathered.compared)
-    bases, ours = list(ranking.BASES), [name for name in rankings if name not in ranking.BASES]
-    assert [row["method"] for row in rows] == [*bases, *compared.METHODS, *ours]
-    by_name = {row["method"]: row for row in rows}
-    for method in compared.METHODS:
-        recalls = [by_name[method][f"recall@{cut}"] for cut in ranking.CUTS]
-        assert all(0 <= value <= 100 for value in recalls) and recalls[-1] > 50, method
-        hybrid, row = by_name["hybrid"]["recall@5"], by_name[method]
-        assert row["gain@5"]["points"] == pytest.approx(row["recall@5"] - hybrid, abs=0.11)
-    default = by_name["default"]
-    for cut in ranking.CUTS:
-        best = max(by_name[name][f"recall@{cut}"] for name in compared.HIPPORAG)
-        gain = default[f"gain_over_hipporag@{cut}"]
-        assert gain["points"] == pytest.approx(default[f"recall@{cut}"] - best, abs=0.11) and 0 < gain["p"] <= 1
-    assert sum("gain_over_hipporag@5" in row for row in rows) == 1
-    options = parse_options(sample, tmp_path, 1)
-    options.shipped = ["sample"]
-    assert gathered.with_beams and not ranking.gather_pools("sample", "offline", options).with_beams
+def test_each_method_has_a_row(sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = {"--data": DATA, "--stores": sample, "--cache": tmp_path, "--out": tmp_path / "out.json"}
+    words = [str(word) for pair in places.items() for word in pair]
+    monkeypatch.setattr(sys, "argv", ["compared.py", *words, "--embed", MODEL])
+    compared.main()
+    (rows,) = json.loads((tmp_path / "out.json").read_text("utf-8")).values()
+    assert [row["method"] for row in rows] == [*compared.METHODS]
+    for row in rows:
+        recalls = [row[f"recall@{cut}"] for cut in ranking.CUTS]
+        assert recalls == sorted(recalls) and recalls[-1] > 50, row["method"]
+    (sample / "sample-offline.made_of.json").rename(tmp_path / "note")
+    with pytest.raises(SystemExit, match="was not filled to the end"):
+        compared.main()
+    (tmp_path / "note").rename(sample / "sample-offline.made_of.json")
 
 
 def test_recalls_are_kept_for_the_next_run(
@@ -196,13 +181,8 @@ def test_recalls_are_kept_for_the_next_run(
         both = compared.measure_compared(store, ids, asked, (1, 3), kept, "made of this")
         assert {name: {cut: of[cut][:1] for cut in of} for name, of in both.items()} == first
         assert made == [*compared.METHODS] * 2
-        few = compared.measure_compared(store, ids, asked, (1, 3), kept, "made of this", ["naive"])
-        assert few == both and made == [*compared.METHODS] * 2  # kept ones are returned
-        few = compared.measure_compared(store, ids, asked, (1, 3), None, "made of this", ["naive"])
-        assert few == {"naive": both["naive"]} and made.pop() == "naive"
         compared.measure_compared(store, ids, asked, (1, 3), kept, "made of that")
         assert made == [*compared.METHODS] * 3
-        assert compared.measure_compared(store, ids, asked, (1, 3), None, "made of this") == both
         assert all(of[3] == [1.0, 1.0] for name, of in both.items() if name != "naive")
 
 
@@ -210,40 +190,3 @@ def test_a_method_is_asked_by_its_question(nodes: list[BaseNode]) -> None:
     retriever = PropertyGraphRetriever(nodes, WordEmbedding(), similarity_top_k=3, entities=2)
     question = Question("1", "Whose son is Stephen Curry?", ("p-stephen", "p-bare"))
     assert compared.recall_at((1, 3), [retriever], question) == [0.5, 0.5]
-
-
-def test_only_the_compared_methods_of_some_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gathered: list[tuple[str, str]] = []
-
-    def gather(name: str, kind: str, options: argparse.Namespace) -> ranking.Gathered:
-        gathered.append((name, kind))
-        return ranking.Gathered(1, 1, [])
-
-    monkeypatch.setattr(ranking, "gather_pools", gather)
-    for name in ("2wiki-file", "2wiki-offline", "musique-file"):
-        (tmp_path / name).mkdir()
-    words = [
-        "ranking.py",
-        "--data",
-        "d",
-        "--stores",
-        str(tmp_path),
-        "--embed",
-        "e",
-        "--out",
-        str(tmp_path / "out.json"),
-    ]
-    monkeypatch.setattr(sys, "argv", [*words, "--cache", str(tmp_path), "--compare", "2wiki"])
-    ranking.main()
-    assert gathered == [("2wiki", "file"), ("2wiki", "offline")] and not (tmp_path / "out.json").exists()
-    for more, said in (
-        (["--methods", "naive,magic"], "no method magic; there are naive"),
-        (["--compare", "2wiki"], "--cache names the folder"),
-        (["--cache", "c", "--compare", "2wiki,magic"], "no set magic; there are musique"),
-        (["--cache", "c", "--compare", "2wiki,sample"], "no store of sample"),
-    ):
-        monkeypatch.setattr(sys, "argv", [*words, *more])
-        with pytest.raises(SystemExit, match=said):
-            ranking.main()
-    with pytest.raises(SystemExit, match="was not filled to the end"):
-        ranking.read_note(tmp_path / "2wiki-file")
