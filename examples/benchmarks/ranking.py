@@ -239,7 +239,7 @@ def by_lists(choose: Callable[[Mapping[str, Sequence[str]], int], Sequence[str]]
 BASES: dict[str, Ranking] = {
     "dense": by_lists(lambda lists, top_k: lists["dense"][:top_k]),
     "bm25": by_lists(lambda lists, top_k: lists["bm25"][:top_k]),
-    "hybrid": by_lists(fuse_lists),
+    "hybrid": lambda of_set, number, top_k: fuse_enough(of_set, number, top_k),
     "hybrid of 40": by_lists(lambda lists, top_k: fuse_lists(lists, TOP_K)[:top_k]),
     "pagerank": by_lists(lambda lists, top_k: lists["pagerank"][:top_k]),
     "pool": lambda of_set, number, top_k: list(of_set.pools[number][1].places),
@@ -247,21 +247,36 @@ BASES: dict[str, Ranking] = {
 
 
 def recalls(of_set: Gathered, ranking: Ranking, *, within: bool = False) -> dict[int, list[float]]:
-    """Return the recall of each question at each cut. Hybrid depends on the cut, and is asked for each.
+    """Return the recall of each question at each cut.
 
-    Where gold are documents, each counts at the place of its first passage; with `within`, those count that have a
-    passage among the first so many passages.
+    Hybrid depends on the cut, and is asked for each: for as many passages as make so many documents, where gold are
+    documents. Each of these counts at the place of its first passage; with `within`, those count that have a passage
+    among the first so many passages.
     """
     shares: dict[int, list[float]] = {cut: [] for cut in CUTS}
     for number, (question, pool) in enumerate(of_set.pools):
         whole = ranking(of_set, number, len(pool.passages))
         for cut in CUTS:
             ids = ranking(of_set, number, cut) if ranking is BASES["hybrid"] else whole
-            if of_set.has_documents:
-                ids = [pool.passages[pool.places[id_]].document for id_ in (ids[:cut] if within else ids)]
-            found = dict.fromkeys(ids) if ranking is BASES["pool"] else list(dict.fromkeys(ids))[:cut]
+            found = name_documents(pool, ids[:cut] if within else ids) if of_set.has_documents else list(ids)
+            found = found if ranking is BASES["pool"] else found[:cut]
             shares[cut].append(len({*found} & {*question.gold}) / len(question.gold))
     return shares
+
+
+def name_documents(pool: Pool, ids: Sequence[str]) -> list[str]:
+    """Return the documents of some passages of a pool, each at the place of its first passage."""
+    return list(dict.fromkeys(pool.passages[pool.places[id_]].document for id_ in ids))
+
+
+def fuse_enough(of_set: Gathered, number: int, top_k: int) -> list[str]:
+    """Fuse as many passages of both searches as are wanted; where gold are documents, as make so many documents."""
+    _, pool = of_set.pools[number]
+    for wanted in range(top_k, max(top_k, TOP_K) + 1):
+        ids = fuse_lists(pool.lists, wanted)
+        if not of_set.has_documents or len(name_documents(pool, ids)) >= top_k:
+            break
+    return ids
 
 
 def without_signal(weights: RankingWeights, signal: str) -> RankingWeights:
