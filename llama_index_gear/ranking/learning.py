@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import mean, stdev
 from typing import Any
@@ -56,8 +56,8 @@ class Example:
 
     @cached_property
     def signals(self) -> Mapping[str, Floats]:
-        """The signals of the pool's passages, by name."""
-        return Company(self.pool).compare()
+        """The signals of the pool's passages, by name. What they are computed from is not kept: it takes a megabyte."""
+        return Company(replace(self.pool)).compare()
 
     def score(self, weights: Mapping[str, float]) -> Floats:
         """Return the weighted sum of each passage's signals."""
