@@ -10,21 +10,14 @@ from llama_index_gear.llm.escaping import split_citations
 from llama_index_gear.pages.page import fill_page
 from llama_index_gear.trace import wording
 from llama_index_gear.trace.evidence import Evidence
-from llama_index_gear.trace.fact_graph import collect_facts, draw_graph
 from llama_index_gear.trace.path import PathNode, find_answer_path
 
 _MAX_OPEN = 3  # cited passages that are shown without a click, if there are no more
 
 
 def to_html(trace: Evidence) -> str:
-    """Return the page: the answer, the path to it with its passages, and folded below that all steps and facts."""
-    facts, path = collect_facts(trace), find_answer_path(trace)
-    data = {
-        "facts": [
-            {"slots": fact.slots, "step": fact.step, "kind": fact.kind, "passages": fact.passages} for fact in facts
-        ],
-        "titles": trace.titles,
-    }
+    """Return the page: the answer, the path to it with its passages, and folded below that all steps."""
+    path = find_answer_path(trace)
     cited = {*trace.citations.values(), *trace.supporting}
     opened = cited if len(cited) <= _MAX_OPEN else set()
     passages = [
@@ -33,13 +26,11 @@ def to_html(trace: Evidence) -> str:
             "source": source,
             "is_main": source.passage_id in path.passages,
             "is_open": source.passage_id in opened,
-            "facts": " ".join(str(number) for number, fact in enumerate(facts) if source.passage_id in fact.passages),
         }
         for rank, source in enumerate(trace.passages, start=1)
     ]
     return fill_page(
         "trace/page.html",
-        data,
         title=trace.question,
         trace=trace,
         cost=f"{count(trace.llm_calls, 'call')} · {trace.prompt_tokens} + {trace.completion_tokens} tokens · "
@@ -54,7 +45,6 @@ def to_html(trace: Evidence) -> str:
         path=path,
         nodes=_list_nodes(path.trees),
         passages=passages,
-        graph=draw_graph(facts) if facts else None,
         anchors={source.passage_id: f"passage-{rank}" for rank, source in enumerate(trace.passages, start=1)},
         marks={passage_id: f"[{number}] " for number, passage_id in trace.citations.items()},
         name_all=lambda ids: [trace.titles.get(passage_id, passage_id) for passage_id in ids],

@@ -58,7 +58,7 @@ class Trace(Evidence):
         """Write the trace as one page that needs no network.
 
         On top stand the answer with its citations, the path to it (the few facts and passages that matter), and these
-        passages. All steps, passages and facts are folded below.
+        passages. All steps and passages are folded below.
 
         Args:
             path: the file; an existing one is replaced.

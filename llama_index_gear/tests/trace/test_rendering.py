@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +15,7 @@ from llama_index_gear.trace import terminal
 from llama_index_gear.trace.evidence import Call, Check, ClueState, Linked, PassageLink, Source, Step, Walked
 from llama_index_gear.trace.trace import Trace
 
-VOID = {"meta", "link", "br", "circle", "path"}
+VOID = {"meta", "link", "br"}
 
 
 def make_large() -> Trace:
@@ -96,46 +95,20 @@ class Page(HTMLParser):
         return [attributes for _, attributes in self.seen if name in (attributes.get("class") or "").split()]
 
 
-def test_every_triple_entity_step_and_passage_is_there_once() -> None:
+def test_every_step_its_facts_and_every_passage_are_there_once() -> None:
     trace = make_large()
     page = Page(picture.to_html(trace))
-    walked = {tuple(slots) for step in trace.steps for beam in step.beams for slots in beam.chain}
-    facts = walked | {tuple(slots) for slots in trace.gist}
-    assert len(facts) == 50
-    assert len(page.with_class("fact")) == 50
-    assert len(page.with_class("gist")) == len({tuple(slots) for slots in trace.gist}) + 4  # and a list a step
-    entities = {name for slots in facts for name in (slots[0], slots[2])}
-    assert len(page.with_class("entity")) == len(entities)
-    assert len(page.with_class("step")) == 4
+    assert len(page.with_class("step")) == 4 and len(page.with_class("gist")) == 4
+    assert len(page.with_class("score")) == sum(len(step.beams) for step in trace.steps) == 32
+    assert all(slots[0] in page.data["b"] for step in trace.steps for slots in step.proximal)
     assert [element["data-passage"] for element in page.with_class("passage")] == [s.passage_id for s in trace.passages]
-
-
-def test_no_two_entities_stand_in_one_place() -> None:
-    page = Page(picture.to_html(make_large()))
-    places = [(attributes["cx"], attributes["cy"]) for tag, attributes in page.seen if tag == "circle"]
-    assert len(set(places)) == len(places) > 40
-    (size,) = [attributes for tag, attributes in page.seen if tag == "svg"]
-    assert all(
-        0 < int(x or 0) < int(size["width"] or 0) and 0 < int(y or 0) < int(size["height"] or 0) for x, y in places
-    )
-
-
-def test_a_passage_points_to_the_facts_that_it_states() -> None:
-    trace = make_large()
-    page = Page(picture.to_html(trace))
-    facts = json.loads(page.data["script"].split("\n", 1)[0])["facts"]
-    for element in page.with_class("passage"):
-        numbers = [int(number) for number in (element["data-facts"] or "").split()]
-        stated = [number for number, fact in enumerate(facts) if element["data-passage"] in fact["passages"]]
-        assert numbers == stated
-    assert any(attributes["data-facts"] for attributes in page.with_class("passage"))
 
 
 def test_text_stays_text() -> None:
     """No tag, script or template variable in a passage's or a model's text becomes one of the page."""
     page = Page(picture.to_html(make_large()))
     tags = [tag for tag, _ in page.seen]
-    assert tags.count("script") == 2 and not {"img", "b", "i"} - {"b", "i"} & set(tags)
+    assert tags.count("script") == 1 and not {"img", "b", "i"} - {"b", "i"} & set(tags)
     assert "alert('x')</script> and $title and {braces}." in page.data["p"]
     assert "Who <b>wrote</b> & “when”? [red]" in page.data["h1"]
 
@@ -168,7 +141,7 @@ def test_citations_lead_to_their_passages() -> None:
     cited = [str(attributes["href"])[1:] for tag, attributes in page.seen if tag == "a" and "class" not in attributes]
     assert [ranks[anchor] for anchor in cited] == 2 * [hostile, "p1-1", "p1-2"]  # in the answer, and below it
     assert "<script>alert(1)</script>" in page.data["p"] and "[3]" in page.data["p"] and "[5]" in page.data["p"]
-    assert "</a>" in page.data["p"] and [tag for tag, _ in page.seen].count("script") == 2
+    assert "</a>" in page.data["p"] and [tag for tag, _ in page.seen].count("script") == 1
     assert "[1] Title of p1-0 <img src=x onerror=alert(1)>" in page.data["a"]
     assert ", named in step 1: place 2 of the 2 found" in page.data["li"]
 
@@ -218,7 +191,7 @@ def test_the_passages_that_suffice_are_shown_beside_the_citations() -> None:
         "Without “Title of p1-0”: no verdict, no verdict can be read in the reply 'Hm'",
     ):
         assert said in page.data["li"] and (HOSTILE_MISSING in said or said in show(trace)), said
-    assert [tag for tag, _ in page.seen].count("script") == 2 and "[red]" in show(trace) and "\x1b" not in show(trace)
+    assert [tag for tag, _ in page.seen].count("script") == 1 and "[red]" in show(trace) and "\x1b" not in show(trace)
     assert "The answer still follows from these passages alone: Title of p1-0; Title of p2-0" in show(trace)
 
 
@@ -250,7 +223,6 @@ def test_a_trace_with_little_in_it(steps: int) -> None:
     trace = Trace(question="?", steps=[Step(number=1, query="?")] * steps, stopped="nothing found")
     page = Page(picture.to_html(trace))
     assert "nothing found" in page.data["div"]
-    assert page.with_class("fact") == []
     for full in (False, True):
         terminal.show(trace, Console(file=io.StringIO()), full=full)
 
