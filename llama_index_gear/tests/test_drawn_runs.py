@@ -313,7 +313,7 @@ def check_calls(run: Run, most: int) -> None:
 def check_shown(run: Run) -> None:
     """Check that the trace can be drawn."""
     written = io.StringIO()
-    terminal.show(run.trace, Console(file=written, width=100), full=True)
+    terminal.show(run.trace, Console(file=written, width=100))
     assert written.getvalue() and rendering.to_html(run.trace).rstrip().endswith("</html>")
 
 

@@ -45,14 +45,9 @@ class Trace(Evidence):
 
     _listeners: list[Listener] = PrivateAttr(default_factory=list)
 
-    def show(self, *, full: bool = False) -> None:
-        """Print the trace in the terminal: the answer, the facts and passages that matter, the steps, in 25 lines.
-
-        Args:
-            full: print everything that was found in each step, as a tree. Default False.
-
-        """
-        terminal.show(self, full=full)
+    def show(self) -> None:
+        """Print the trace in the terminal: the answer, the facts and passages that matter, the steps, in 25 lines."""
+        terminal.show(self)
 
     def to_html(self, path: str | Path) -> Path:
         """Write the trace as one page that needs no network.

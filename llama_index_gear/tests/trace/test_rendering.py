@@ -162,7 +162,7 @@ def make_verified(verification: str, supporting: list[str], checks: list[Check])
 
 def show(trace: Trace) -> str:
     out = io.StringIO()
-    terminal.show(trace, Console(file=out, width=200), full=True)
+    terminal.show(trace, Console(file=out, width=200))
     return out.getvalue()
 
 
@@ -190,8 +190,8 @@ def test_the_passages_that_suffice_are_shown_beside_the_citations() -> None:
         "Without “gone”: follows",
         "Without “Title of p1-0”: no verdict, no verdict can be read in the reply 'Hm'",
     ):
-        assert said in page.data["li"] and (HOSTILE_MISSING in said or said in show(trace)), said
-    assert [tag for tag, _ in page.seen].count("script") == 1 and "[red]" in show(trace) and "\x1b" not in show(trace)
+        assert said in page.data["li"], said
+    assert [tag for tag, _ in page.seen].count("script") == 1
     assert "The answer still follows from these passages alone: Title of p1-0; Title of p2-0" in show(trace)
 
 
@@ -223,25 +223,7 @@ def test_a_trace_with_little_in_it(steps: int) -> None:
     trace = Trace(question="?", steps=[Step(number=1, query="?")] * steps, stopped="nothing found")
     page = Page(picture.to_html(trace))
     assert "nothing found" in page.data["div"]
-    for full in (False, True):
-        terminal.show(trace, Console(file=io.StringIO()), full=full)
-
-
-def test_the_terminal_shows_queries_facts_passages_and_cost() -> None:
-    out = io.StringIO()
-    terminal.show(make_large(), Console(file=out, width=200), full=True)
-    text = out.getvalue()
-    for wanted in (
-        "Who <b>wrote</b> & “when”? [red]",
-        "step 4  query 4",
-        "Person 1-0 — knows [bold] — Place 1-0",
-        "gist",
-        "the year is missing",
-        "1. Title of p1-0",
-        "step 1: 1",
-        "4 calls, 1000 + 10 tokens, 1234 ms",
-    ):
-        assert wanted in text, wanted
+    assert show(trace).startswith("?")
 
 
 def test_files_and_notebooks_show_the_same_page(tmp_path: Path) -> None:
@@ -269,7 +251,7 @@ def test_a_summary_has_25_lines_at_most_and_none_is_wider_than_the_terminal() ->
         terminal.show(trace, Console(file=out, width=width))
         lines = out.getvalue().splitlines()
         assert len(lines) == terminal.MAX_LINES and max(map(len, lines)) <= width
-        assert lines[0].startswith("Who wrote it?") and "full=True" in lines[-1][:40]
+        assert lines[0].startswith("Who wrote it?") and "trace.to_html(path)" in lines[-1][:40]
     for wanted in ("In 1982 [1][2]", "open: a 0 — b — ?c", "[1] Title of p1-0", "path: ", "step 1: query 1", "4 calls"):
         assert any(wanted in line for line in lines), wanted
 
@@ -292,24 +274,13 @@ def test_a_summary_of_little_has_few_lines() -> None:
     assert out.getvalue().splitlines()[:2] == ["Why?", "No answer."] and len(out.getvalue().splitlines()) == 4
 
 
-def test_the_names_of_lists_are_text() -> None:
-    out, trace = io.StringIO(), Trace(question="Who?")
-    ranks = {"[red]step[/red] 1": 2}
-    trace.note(passages=[Source(passage_id="p", title="P", text="", score=1.0, ranks=ranks, chain=[])])
-    terminal.show(trace, Console(file=out, width=80), full=True)
-    assert "1. P  [red]step[/red] 1: 2" in out.getvalue()
-
-
 def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
     make_large().show()
     assert "query 1" in capsys.readouterr().out
 
 
-def test_pagerank_is_shown_where_it_took_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pagerank_is_shown_where_it_took_part() -> None:
     trace = make_large()
-    trace.show(full=True)
-    assert "PageRank" not in picture.to_html(trace) + capsys.readouterr().out
+    assert "PageRank" not in picture.to_html(trace)
     trace.note(trace.steps[1], pagerank=["p2-3", "p1-0"])
     assert "2 by PageRank</summary><ol><li>Title of p2-3</li><li>Title of p1-0</li>" in picture.to_html(trace)
-    trace.show(full=True)
-    assert "PageRank: Title of p2-3, Title of p1-0" in capsys.readouterr().out
