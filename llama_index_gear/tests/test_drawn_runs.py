@@ -41,7 +41,7 @@ from llama_index_gear.llm.echoes import _find_examples
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.query_engines.t2rag import CLUES_PROMPT
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.trace import rendering, terminal
+from llama_index_gear.trace import rendering
 from llama_index_gear.triple import GraphTriple
 
 RUNS = max(2, int(os.environ.get("GEAR_DRAWN_REPLIES", "150")) // 25)
@@ -313,7 +313,7 @@ def check_calls(run: Run, most: int) -> None:
 def check_shown(run: Run) -> None:
     """Check that the trace can be drawn."""
     written = io.StringIO()
-    terminal.show(run.trace, Console(file=written, width=100))
+    rendering.show(run.trace, Console(file=written, width=100))
     assert written.getvalue() and rendering.to_html(run.trace).rstrip().endswith("</html>")
 
 

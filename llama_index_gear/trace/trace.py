@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from llama_index.core.bridge.pydantic import BaseModel, PrivateAttr
 
 from llama_index_gear.errors import read_path
-from llama_index_gear.trace import rendering, terminal
+from llama_index_gear.trace import rendering
 from llama_index_gear.trace.evidence import Call, Evidence, Step
 
 Result = TypeVar("Result")
@@ -47,7 +47,7 @@ class Trace(Evidence):
 
     def show(self) -> None:
         """Print the trace in the terminal: the answer, the facts and passages that matter, the steps, in 25 lines."""
-        terminal.show(self)
+        rendering.show(self)
 
     def to_html(self, path: str | Path) -> Path:
         """Write the trace as one page that needs no network.

@@ -31,8 +31,7 @@ from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.expansion.alignment import shared_name
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage
-from llama_index_gear.trace.rendering import to_html
-from llama_index_gear.trace.terminal import show
+from llama_index_gear.trace.rendering import show, to_html
 from llama_index_gear.triple import GraphTriple
 
 Slots = list[str]
