@@ -73,10 +73,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]
     store.close()
 
 
-@pytest.fixture(scope="module", params=["sparse", "dense"])
-def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
     folder = tmp_path_factory.mktemp("graph")
-    graph = ExternalTripleStore.from_path(folder, embed_model=WordEmbedding(), dense=request.param == "dense")
+    graph = ExternalTripleStore.from_path(folder, embed_model=WordEmbedding())
     graph.load(GRAPH)
     yield graph
     graph.close()
