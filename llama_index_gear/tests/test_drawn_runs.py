@@ -37,7 +37,7 @@ from llama_index_gear import (
 from llama_index_gear.agents.gear import external_policy, policy
 from llama_index_gear.agents.t2rag import policy as t2rag
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT
-from llama_index_gear.llm.echoes import _find_examples
+from llama_index_gear.llm.prompting import _find_examples
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.query_engines.t2rag import CLUES_PROMPT
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
