@@ -51,7 +51,7 @@ def _of_graph(
     """Have a flow find the graph first. The graph's own connection answers its requests, whatever drives it."""
 
     @wraps(flow)
-    def opened_flow(graph: SparseGraph, *arguments: P.args, **options: P.kwargs) -> Flow[Result]:
+    def opened_flow(graph: SparseGraph, /, *arguments: P.args, **options: P.kwargs) -> Flow[Result]:
         def whole_flow() -> Flow[Result]:
             yield from graph.open_flow()
             return (yield from flow(graph, *arguments, **options))

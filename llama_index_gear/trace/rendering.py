@@ -16,8 +16,6 @@ from llama_index_gear.pages.page import fill_page
 from llama_index_gear.trace.evidence import Check, Evidence, Slots, Step, Unknown
 from llama_index_gear.trace.path import PathNode, find_answer_path, list_facts
 
-MAX_LINES = 25
-"""Lines of a trace in a terminal."""
 _PATH = "path: "
 _MAX_OPEN = 3  # cited passages that are shown without a click, if there are no more
 _PREDICATE = 60  # characters of a predicate
