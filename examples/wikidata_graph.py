@@ -92,7 +92,7 @@ def main() -> None:
     engine = GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph, base_top_k=5)
     response, trace = engine.query_with_trace(QUESTION)
     print()
-    trace.show(full=True)
+    trace.show()
     print(f"\nA: {response}")
     for number, passage in enumerate(response.source_nodes, start=1):
         print(f"[{number}] {passage.node.metadata['title']}")

@@ -37,7 +37,7 @@ WITHOUT_MODEL = f"--methods {BASES},{NAIVE},{NAIVE_PAGERANK},hipporag"
 AGAINST_HIPPORAG = "--methods hybrid+naive,hybrid+naive+pagerank,hipporag --against hipporag"
 AGAINST_SYNONYMS = "--methods hybrid+naive,hybrid+naive+pagerank,hipporag,hipporag-synonyms --against hipporag-synonyms"
 FACTS = "--methods hipporag,hipporag-synonyms --sweep fact_weight=2"
-EXTERNAL = "--methods hybrid,hybrid+naive,hybrid+sync,hybrid+naive+external,hybrid+sync+external --sweep graph=dense"
+EXTERNAL = "--methods hybrid,hybrid+naive,hybrid+sync,hybrid+naive+external,hybrid+sync+external"
 SHARE = f"--methods {BASES},{NAIVE} --triples-share"
 OF_MUSIQUE = {
     "": f"--llm recorded --methods {BASES},rank-bm25,rank-hybrid,{NAIVE},{NAIVE_PAGERANK},{SYNC},{SYNC_PAGERANK},"
@@ -92,7 +92,7 @@ RUNS = {
     "musique_train-minilm-offline": f"--triples offline --methods {BASES},{NAIVE},{NAIVE_PAGERANK}",
     "musique_train-minilm-external": f"--llm recorded {EXTERNAL} --sweep graph_share=0.5",
     "musique_train-minilm-external-unchecked": "--llm recorded --no-check-alignment --methods hybrid+sync+external "
-    "--sweep graph=dense --sweep graph_share=0.5",
+    "--sweep graph_share=0.5",
     "hotpotqa-minilm-external": f"--llm own {EXTERNAL}",
     "hotpotqa-minilm-share60": f"{SHARE} 0.6",
     "hotpotqa-minilm-share80": f"{SHARE} 0.8",

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -34,7 +33,6 @@ _FORM = (
     'write a JSON list, or a JSON object a line: {"question": "…", "gold_ids": ["file.txt"]}; gold_ids may be missing'
 )
 _SHOWN = 10  # questions whose lists are shown
-_SHOWN_CHANGES = 5  # questions that are named as better, and as worse
 _COLUMN = 34  # characters
 _LINE = 100  # characters of a question in a list
 _NO_NEED = "You don't need the graph here"
@@ -74,24 +72,6 @@ class Found:
         """Return the ids of the first five passages of a method that another's first five lack."""
         first, others = ({node.node_id for node in self.lists[name][:_VERDICT_CUT]} for name in (method, other))
         return first - others
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The graph beside the better plain search, on questions whose gold ids are known.
-
-    Attributes:
-        plain: name of the better plain search.
-        gains: of each question, the graph's recall less that of plain search.
-        p_value: of the gains.
-        verdict: in plain words.
-
-    """
-
-    plain: str
-    gains: Sequence[float]
-    p_value: float
-    verdict: str
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -193,40 +173,9 @@ def show_comparison(found: Sequence[Found]) -> None:
         _show_lists(unknown)
 
 
-def to_json(found: Sequence[Found]) -> str:
-    """Return all of it as JSON: every question with its lists, and recall, gains and a verdict where it is known."""
-    values: dict[str, Any] = {}
-    plain = HYBRID
-    if known := [one for one in found if one.question.gold]:
-        compared = _weigh(known)
-        plain = compared.plain
-        values["recall"] = {method: {str(cut): _average(known, method, cut) for cut in CUTS} for method in METHODS}
-        values |= {"plain": plain, "p_value": compared.p_value, "verdict": compared.verdict}
-    values["questions"] = [_describe(one, plain) for one in found]
-    return json.dumps(values, ensure_ascii=False, indent=2)
-
-
-def _describe(one: Found, plain: str) -> dict[str, Any]:
-    values: dict[str, Any] = {"question": one.question.text}
-    if one.question.gold:
-        values |= {"gold_ids": sorted(one.question.gold), "gain": 100 * one.gain(plain)}
-        values["recall"] = {method: {str(cut): 100 * one.recall(method, cut) for cut in CUTS} for method in METHODS}
-    values["lists"] = {method: [node.node_id for node in nodes] for method, nodes in one.lists.items()}
-    values["new"] = sorted(one.find_new(GRAPH, HYBRID))
-    return values
-
-
 def _average(found: Sequence[Found], method: str, cut: int) -> float:
     """Return a method's recall of all questions, in percent."""
     return 100 * fmean(one.recall(method, cut) for one in found)
-
-
-def _weigh(found: Sequence[Found]) -> Comparison:
-    """Compare the graph with the better plain search, on questions whose gold ids are known."""
-    plain = max((HYBRID, DENSE), key=lambda name: _average(found, name, _VERDICT_CUT))
-    gains = [one.gain(plain) for one in found]
-    p_value = permutation_p_value(gains)
-    return Comparison(plain, gains, p_value, judge(gains, p_value, plain))
 
 
 def _show_recall(found: Sequence[Found]) -> None:
@@ -234,27 +183,21 @@ def _show_recall(found: Sequence[Found]) -> None:
     echo(f"{'':16}" + "".join(f"{f'at {cut}':>8}" for cut in CUTS))
     for method in METHODS:
         echo(f"{method:16}" + "".join(f"{_average(found, method, cut):8.1f}" for cut in CUTS))
-    compared = _weigh(found)
-    changes = [(gain, one.question.text) for gain, one in zip(compared.gains, found, strict=True)]
-    better = sorted((change for change in changes if change[0] > 0), key=itemgetter(0), reverse=True)
-    worse = sorted((change for change in changes if change[0] < 0), key=itemgetter(0))
+    plain = max((HYBRID, DENSE), key=lambda name: _average(found, name, _VERDICT_CUT))
+    gains = [one.gain(plain) for one in found]
+    p_value = permutation_p_value(gains)
+    changes = sorted(zip(gains, (one.question.text for one in found), strict=True), key=lambda change: -abs(change[0]))
+    better, worse = ([change for change in changes if change[0] * sign > 0] for sign in (1, -1))
     echo(
-        f"\n{GRAPH} against {compared.plain}, at {_VERDICT_CUT}: {100 * fmean(compared.gains):+.1f} points; better on "
-        f"{len(better)}, worse on {len(worse)}; p = {compared.p_value:.2g} (paired permutation test)"
+        f"\n{GRAPH} against {plain}, at {_VERDICT_CUT}: {100 * fmean(gains):+.1f} points; better on {len(better)}, "
+        f"worse on {len(worse)}; p = {p_value:.2g} (paired permutation test)"
     )
-    echo(compared.verdict)
-    _show_changes("better", better)
-    _show_changes("worse", worse)
-
-
-def _show_changes(heading: str, changes: Sequence[tuple[float, str]]) -> None:
-    """Print the questions on which the graph found more, or less: those that changed most."""
-    if changes:
-        echo(f"\n{heading}, in points of recall at {_VERDICT_CUT}:")
-    for gain, text in changes[:_SHOWN_CHANGES]:
-        echo(f"{100 * gain:+6.0f}  {shorten(text, _LINE)}")
-    if len(changes) > _SHOWN_CHANGES:
-        echo(f"     …  {count(len(changes) - _SHOWN_CHANGES, 'question')} more; --json has all")
+    echo(judge(gains, p_value, plain))
+    for heading, changed in (("better", better), ("worse", worse)):
+        if changed:
+            echo(f"\n{heading}, in points of recall at {_VERDICT_CUT}:")
+        for gain, text in changed:
+            echo(f"{100 * gain:+6.0f}  {shorten(text, _LINE)}")
 
 
 def judge(gains: Sequence[float], p_value: float, plain: str) -> str:
@@ -298,7 +241,7 @@ def _show_lists(found: Sequence[Found]) -> None:
             if any(cells):
                 echo(f"{place + 1}. " + "".join(f"{cell:{_COLUMN}}" for cell in cells).rstrip())
     if len(different) > _SHOWN:
-        echo(f"\n… and {count(len(different) - _SHOWN, 'question')} more whose lists differ less; --json has all")
+        echo(f"\n… and {count(len(different) - _SHOWN, 'question')} more whose lists differ less")
     if not different:
         echo(f"{_NO_NEED}: on every one of {count(len(found), 'question')} it has hybrid search's first five.")
         return
@@ -344,13 +287,12 @@ def _choose_gold(
     return [next((node_id for node_id in ranked if name in names.get(node_id, ())), name) for name in sorted(gold)]
 
 
-def show_fit(fit: RankingFit, path: Path, *, err: bool) -> None:
-    """Print what learning was worth, on stdout or (err) on stderr."""
+def show_fit(fit: RankingFit, path: Path) -> None:
+    """Print what learning was worth."""
     if math.isinf(fit.pull):
-        echo(f"No other weights are better beyond chance: {path} holds those that come with the package.", err=err)
+        echo(f"No other weights are better beyond chance: {path} holds those that come with the package.")
         return
     echo(
         f"Weights learned from {count(fit.questions, 'question')}: recall at 5 {fit.recall_before:.1f} → "
-        f"{fit.recall_after:.1f}, each question ranked without itself. Use them: ask --weights {path}",
-        err=err,
+        f"{fit.recall_after:.1f}, each question ranked without itself. Use them: ask --weights {path}"
     )

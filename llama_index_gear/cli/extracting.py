@@ -141,8 +141,8 @@ def extract_collection(
     options: ExtractionOptions,
     *,
     moved: bool,
-) -> CollectionReport:
-    """Bring the store in a folder to what a collection holds.
+) -> CollectionReport | ExtractionEstimate:
+    """Bring the store in a folder to what a collection holds; for an estimate, say what it would cost, and do nothing.
 
     Args:
         theirs: the collection.
@@ -159,6 +159,9 @@ def extract_collection(
     """
     extractor = make_extractor(options)
     check_store = partial(check_collection, folder, theirs, name, moved=moved)
+    if options.estimate:
+        with open_store(folder, embed_name, check=check_store, embeds=False) as store:
+            return theirs.estimate(store, extractor, moved=moved)  # type: ignore[arg-type]  # a model is named
     make_note = partial(StoreNote, collection=describe_collection(name, theirs.place), llm=options.model)
     with fill_store(folder, embed_name, check_store, make_note) as store:
         check_llm(store, folder, options.llm)
@@ -167,24 +170,3 @@ def extract_collection(
         store.pass_turns()
         with leave_folder(store), tell_paid(extractor):
             return theirs.extract_to(store, extractor, moved=moved, show_progress=True)
-
-
-def estimate_collection(
-    theirs: ExistingCollection,
-    name: str,
-    folder: Path,
-    embed_name: str | None,
-    options: ExtractionOptions,
-    *,
-    moved: bool,
-) -> ExtractionEstimate:
-    """Estimate what `extract_collection` would cost; nothing is written.
-
-    Raises:
-        ClickException: the store holds something else, or its embedding model is another one.
-
-    """
-    extractor = make_extractor(options)
-    check_store = partial(check_collection, folder, theirs, name, moved=moved)
-    with open_store(folder, embed_name, check=check_store, embeds=False) as store:
-        return theirs.estimate(store, extractor, moved=moved)  # type: ignore[arg-type]  # a model is named

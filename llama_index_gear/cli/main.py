@@ -27,6 +27,7 @@ from llama_index_gear.cli.store_note import (
     explain_no_store,
     holds_collections,
     read_note,
+    renew_probe,
 )
 from llama_index_gear.errors import GeARError
 from llama_index_gear.ingestion.reading_process import SECONDS
@@ -202,15 +203,16 @@ def extract(
         raise click.UsageError("where is the collection? Give either --url or --path")
     options = ExtractionOptions(**extraction).check()
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not options.estimate)
-    from llama_index_gear.cli.extracting import estimate_collection, extract_collection, open_collection
+    from llama_index_gear.cli.extracting import extract_collection, open_collection
+    from llama_index_gear.extraction.accounting import ExtractionEstimate
 
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
-        if options.estimate:
-            click.echo(estimate_collection(theirs, collection, store_folder, embed, options, moved=moved))
-            return 0
         report = extract_collection(theirs, collection, store_folder, embed, options, moved=moved)
+    if isinstance(report, ExtractionEstimate):
+        click.echo(report)
+        return 0
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {shlex.quote(str(store_folder))}')
     return _report_extraction(report.ledger, options)
 
@@ -339,8 +341,7 @@ def _answer_each(answer: Callable[[str], Answer], *, as_json: bool) -> int:
 @click.argument("questions", type=_READ_FILE)
 @_with_store
 @click.option("--fit", "weights_file", type=_FILE, help="Learn the ranking's weights from the questions; write them.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: every question, with the lists of passages.")
-def compare(questions: Path, store_folder: Path, embed: str | None, weights_file: Path | None, as_json: bool) -> None:
+def compare(questions: Path, store_folder: Path, embed: str | None, weights_file: Path | None) -> None:
     """Say what the graph is worth on your own QUESTIONS.
 
     QUESTIONS is a JSON list, or a JSON object a line: {"question": "…", "gold_ids": ["file.txt"]}. gold_ids names the
@@ -352,15 +353,11 @@ def compare(questions: Path, store_folder: Path, embed: str | None, weights_file
 
     asked = comparing.read_questions(questions)
     with open_store(store_folder, embed) as store:
-        found = comparing.compare(store, asked)
-        if as_json:
-            click.echo(comparing.to_json(found))
-        else:
-            comparing.show_comparison(found)
+        comparing.show_comparison(comparing.compare(store, asked))
         if weights_file is not None:
             fit = comparing.learn_weights(store, asked)
             fit.weights.save(weights_file)
-            comparing.show_fit(fit, weights_file, err=as_json)
+            comparing.show_fit(fit, weights_file)
 
 
 @commands.command()
@@ -395,7 +392,6 @@ def check(store_folder: Path, embed: str | None) -> int:
 def repair(store_folder: Path, embed: str | None, reembed: bool) -> int:
     """Mend what `check` finds."""
     store_folder = _announce(store_folder, embed)
-    from llama_index_gear.cli.probe import renew_probe
     from llama_index_gear.cli.store_folder import open_store
 
     with open_store(store_folder, embed, compares=False) as store:

@@ -24,11 +24,10 @@ from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, M
 from llama_index_gear.characters import escape_line, unify_spelling
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
-from llama_index_gear.cli.probe import check_probe
 from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Citation, Explanation, Passage, Passages, Written
 from llama_index_gear.cli.shared_store import SharedStore
 from llama_index_gear.cli.store_folder import require_store
-from llama_index_gear.cli.store_note import choose_embedding, holds_collections, read_note
+from llama_index_gear.cli.store_note import check_probe, choose_embedding, holds_collections
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts, is_whole
 from llama_index_gear.ingestion.origins import OF_FILE, find_origin, read_file
 from llama_index_gear.llm.escaping import escape_name
@@ -75,9 +74,7 @@ class StoreTools:
     embed_name: str | None = None
     llm: LLM | None = None
     tenant: tuple[str, str] | None = None
-    _embed_model: BaseEmbedding | None = None
-    _loaded: str = ""  # its name
-    _compared: tuple[str, int] | None = None  # the vector and limit of the store's note that it was compared with
+    _model: tuple[str, BaseEmbedding] | None = None  # the embedding model, with its name
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _shared: SharedStore = field(init=False)
     _writes: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from what a tool reads to what it writes
@@ -248,25 +245,17 @@ class StoreTools:
         async with self._loading:
             if not self._shared.is_open and holds_collections(self.folder):
                 name = choose_embedding(self.folder, self.embed_name)
-                if self._embed_model is None or name != self._loaded:
-                    await asyncio.to_thread(self._load, name)
-
-    def _load(self, name: str) -> BaseEmbedding:
-        self._embed_model, self._loaded, self._compared = load_embedding(name), name, None
-        return self._embed_model
+                if self._model is None or self._model[0] != name:
+                    self._model = name, await asyncio.to_thread(load_embedding, name)
 
     def _open_store(self) -> GeARVectorStore:
-        folder = self.folder
+        folder, known = self.folder, self._model
         require_store(folder)
-        name, note = choose_embedding(folder, self.embed_name), read_note(folder)
-        model = self._embed_model
-        if model is None or name != self._loaded:
-            model = self._load(name)
-        told = None if note is None else (note.probe, note.limit)
-        if told != self._compared:  # it is the first time, or another process has filled the store anew
-            self._embed_model = None  # unless it is the one: what has the name now is loaded by the next call
-            check_probe(folder, model)
-            self._embed_model, self._compared = model, told
+        name = choose_embedding(folder, self.embed_name)
+        model = known[1] if known is not None and known[0] == name else load_embedding(name)
+        self._model = None  # if it is refused, the next call loads what has the name then
+        check_probe(folder, model)
+        self._model = name, model
         if self.tenant is None:
             return GeARVectorStore.from_path(folder, embed_model=model)
         field_name, name = self.tenant

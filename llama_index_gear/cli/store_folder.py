@@ -15,9 +15,11 @@ from llama_index.core.schema import BaseNode
 
 from llama_index_gear import ExistingCollection, GeARVectorStore, read_triples
 from llama_index_gear.cli.models import load_embedding
-from llama_index_gear.cli.probe import Vector, add_probe, check_probe
 from llama_index_gear.cli.store_note import (
     StoreNote,
+    Vector,
+    add_probe,
+    check_probe,
     choose_embedding,
     describe_collection,
     drop_note,

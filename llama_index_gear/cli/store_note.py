@@ -1,18 +1,35 @@
-"""The note beside a store: which model filled it, from which files. Nothing here takes seconds to import."""
+"""The note beside a store: the model that filled it, and its files. Nothing here takes seconds to import.
+
+The vector of a known text tells one embedding model from another.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
-from dataclasses import asdict, dataclass
+import math
+import shlex
+from array import array
+from dataclasses import asdict, dataclass, replace
+from operator import mul
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from click import ClickException
 
 from llama_index_gear.ingestion.regular_files import NOTE, UnreadableFile, is_collection, read_file
 
+if TYPE_CHECKING:
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+
+Vector = list[int]
+"""A vector in whole numbers, from -127 to 127."""
+
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
 """Name of the default embedding model. The extra `offline` carries it: then nothing is downloaded."""
 _MOST = 10**6  # bytes of a note
+_TEXT = "Marie Curie, born in Warsaw, discovered polonium together with her husband Pierre."
+_AGREE = 0.99  # cosine: weights in whole numbers, and sums in half precision, reach 0.999
 
 
 @dataclass(frozen=True)
@@ -110,3 +127,69 @@ def choose_embedding(folder: Path, name: str | None) -> str:
             "--store"
         )
     return note.embed_model
+
+
+def add_probe(note: StoreNote, model: BaseEmbedding, vector: Vector | None = None) -> StoreNote:
+    """Return a note that tells the model's vector of the known text, and its limit.
+
+    Args:
+        note: of the store.
+        model: the model.
+        vector: of the known text, if it has been made.
+
+    """
+    vector = _embed(model) if vector is None else vector
+    return replace(note, probe=base64.b85encode(array("b", vector)).decode(), limit=_read_limit(model))
+
+
+def renew_probe(folder: Path, model: BaseEmbedding) -> None:
+    """Write the model's vector of the known text into a store's note, if there is one: it made all vectors anew."""
+    if (note := read_note(folder)) is not None:
+        write_note(folder, add_probe(note, model))
+
+
+def check_probe(folder: Path, model: BaseEmbedding) -> Vector | None:
+    """Refuse a model whose vectors differ from those of the model that filled a store.
+
+    Vectors differ by weights and pooling; long texts' vectors by the limit too.
+
+    Returns:
+        The model's vector of the known text; None if there is no note.
+
+    Raises:
+        ClickException: they differ.
+
+    """
+    note = read_note(folder)
+    if note is None:
+        return None
+    stored = array("b", base64.b85decode(note.probe)).tolist()
+    made = _embed(model)
+    if (
+        len(stored) != len(made)
+        or _compare(stored, made) < _AGREE
+        or (note.limit and note.limit != (_read_limit(model) or note.limit))
+    ):
+        raise ClickException(
+            f"{note.embed_model!r} now makes other vectors than when it filled {folder}: its weights, pooling or limit "
+            f"have changed. Take the former model; or have all vectors made again, by `llama-index-gear repair "
+            f"--reembed --store {shlex.quote(str(folder))}`"
+        )
+    return made
+
+
+def _embed(model: BaseEmbedding) -> Vector:
+    vector = model.get_query_embedding(_TEXT)
+    most = max(map(abs, vector)) or 1
+    return [round(127 * value / most) for value in vector]
+
+
+def _read_limit(model: BaseEmbedding) -> int:
+    """Return the number of tokens that a model reads; 0 if it does not tell."""
+    limit = getattr(model, "max_length", None)
+    return limit if isinstance(limit, int) else 0
+
+
+def _compare(one: Vector, other: Vector) -> float:
+    """Return the cosine of two vectors."""
+    return float(sum(map(mul, one, other)) / (math.hypot(*one) * math.hypot(*other) or 1))

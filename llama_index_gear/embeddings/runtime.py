@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_index_gear.embeddings.model_folder import ModelSettings
 from llama_index_gear.errors import ArgumentError, GeARError, MissingPackage
 from llama_index_gear.resources import free_in_child
 
@@ -27,6 +27,32 @@ Those that are looked up may be whole numbers, with a factor a row beside them: 
 """
 
 _MASKED = np.float32(3e38)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """The settings of a BERT encoder that embeds texts.
+
+    Attributes:
+        layers: number of its layers.
+        heads: number of heads of each layer's attention.
+        width: length of a vector.
+        epsilon: of the layers' normalization.
+        limit: number of tokens of a text that it reads.
+        pooling: "mean" of the tokens' vectors, or that of the first, "cls".
+        normalizes: its vectors have the length 1.
+        lowers: it reads texts in lower case.
+
+    """
+
+    layers: int
+    heads: int
+    width: int
+    epsilon: float
+    limit: int
+    pooling: str
+    normalizes: bool
+    lowers: bool
 
 
 class _Layers:

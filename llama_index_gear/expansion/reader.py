@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.echoes import require_own
 from llama_index_gear.llm.escaping import number_passages
 from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.parsing import parse_triples
-from llama_index_gear.llm.prompting import ask_and_parse_flow
+from llama_index_gear.llm.prompting import ask_and_parse_flow, require_own
 from llama_index_gear.triple import Triple
 
 READ_PROMPT = PromptTemplate(

@@ -34,12 +34,11 @@ from llama_index_gear.llm.client import (
     join_replies,
     offers_functions,
 )
-from llama_index_gear.llm.echoes import ECHO_PROBLEM, drop_echoes
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
 from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
-from llama_index_gear.llm.prompting import format_problem
+from llama_index_gear.llm.prompting import ECHO_PROBLEM, drop_echoes, format_problem
 from llama_index_gear.llm.responses import give_room
 from llama_index_gear.llm.retries import Retries
 from llama_index_gear.nodes import ExtractionRecord, Outcome

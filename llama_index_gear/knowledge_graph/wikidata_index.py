@@ -17,7 +17,6 @@ CREATE TABLE IF NOT EXISTS redirect (id INTEGER PRIMARY KEY, target INTEGER);
 CREATE TABLE IF NOT EXISTS statement (subject INTEGER, property INTEGER, object INTEGER);
 """
 _CHUNK = 5_000
-_MAX_PROPERTIES = 100_000
 
 
 @dataclass
@@ -90,7 +89,7 @@ class WikidataIndex:
     def statements(self) -> Iterator[tuple[tuple[int, str], str, tuple[int, str]]]:
         """Iterate over the statements: ((item, label), property's label, (item, label)). A missing label is empty."""
         last = 0
-        properties = _Labels(self, _MAX_PROPERTIES)
+        properties: dict[int, tuple[int, str]] = {}  # some ten thousand, each looked up once
         while True:
             rows = self._file.execute(
                 "SELECT rowid, subject, property, object FROM statement WHERE rowid > ? ORDER BY rowid LIMIT ?",
@@ -100,9 +99,9 @@ class WikidataIndex:
                 return
             last = rows[-1][0]
             labels = self.labels({number for row in rows for number in (row[1], row[3])})
-            properties.load(row[2] for row in rows)
+            properties |= self.labels({row[2] for row in rows} - properties.keys())
             for _, subject, property_, object_ in rows:
-                yield labels[subject], properties.known[property_][1], labels[object_]
+                yield labels[subject], properties[property_][1], labels[object_]
 
     def aliases(self) -> Iterator[tuple[tuple[int, str], str]]:
         """Iterate over the aliases: ((item, label), alias). A missing label is empty."""
@@ -136,20 +135,3 @@ class WikidataIndex:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-@dataclass
-class _Labels:
-    """Labels of properties, some ten thousand, each looked up once."""
-
-    index: WikidataIndex
-    max_labels: int
-    known: dict[int, tuple[int, str]] = field(default_factory=dict)
-
-    def load(self, numbers: Iterable[int]) -> None:
-        wanted = set(numbers)
-        if len(self.known) > self.max_labels:
-            self.known.clear()
-        new = wanted - self.known.keys()
-        if new:
-            self.known.update(self.index.labels(new))

@@ -1,9 +1,11 @@
-"""Prompts: fences around retrieved text, numbered passages, a second try after a bad reply, and the user's own."""
+"""Prompts: a second try after a bad reply, the user's own prompts, and facts that a reply copies from an example."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
@@ -12,9 +14,15 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index_gear.errors import ArgumentError, ReplyError, format_value
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.escaping import escape_fences
-from llama_index_gear.llm.json_scan import ScannedReply
+from llama_index_gear.llm.json_scan import ScannedReply, find_objects, scan
+from llama_index_gear.llm.parsing import collect_triples
 from llama_index_gear.requests import CallLLM
 from llama_index_gear.spans import call_llm_flow
+from llama_index_gear.triple import Triple, contains_entity, entity_key
+
+logger = logging.getLogger(__name__)
+
+ECHO_PROBLEM = "the reply repeats the prompt's example"
 
 
 def format_problem(problem: str) -> str:
@@ -169,3 +177,39 @@ def check_prompt(prompt: Any, what: str, variables: set[str]) -> None:
     if missing and not prompt.function_mappings:
         variable = "variable" if len(missing) == 1 else "variables"
         raise ArgumentError(f"{what} lacks the {variable} {' and '.join(sorted(missing))}")
+
+
+# -- facts that a reply copies from the example in its prompt: they are no facts of the passages -----------------------
+
+
+def drop_echoes(triples: Iterable[Triple], prompt: BasePromptTemplate, passages: Sequence[str]) -> list[Triple]:
+    """Leave out the triples of the prompt's example whose two entities the passages don't both name."""
+    examples = _find_examples(prompt.get_template())
+    return [triple for triple in triples if triple not in examples or _is_stated(triple, passages)]
+
+
+def require_own(triples: Sequence[Triple], prompt: BasePromptTemplate, passages: Sequence[str]) -> tuple[Triple, ...]:
+    """`drop_echoes`; a warning says how many triples were left out.
+
+    Raises:
+        ReplyError: there were triples, and none is left.
+
+    """
+    own = drop_echoes(triples, prompt, passages)
+    if triples and not own:
+        raise ReplyError(ECHO_PROBLEM)
+    if len(own) < len(triples):
+        logger.warning("%d facts left out that a reply copied from its prompt's example", len(triples) - len(own))
+    return tuple(own)
+
+
+@lru_cache(maxsize=64)
+def _find_examples(template: str) -> frozenset[Triple]:
+    """Return the triples in the JSON objects of a template."""
+    objects = find_objects(span.value for span in scan(template))
+    return frozenset(triple for example in objects for triple in collect_triples(example))
+
+
+def _is_stated(triple: Triple, passages: Sequence[str]) -> bool:
+    texts = list(map(entity_key, passages))
+    return all(any(contains_entity(text, entity) for text in texts) for entity in triple.entities)

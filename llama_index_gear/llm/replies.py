@@ -16,24 +16,124 @@ from typing import NamedTuple
 
 from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, scan
-from llama_index_gear.llm.marks import (
-    BARE_ANALYSIS,
-    BARE_FINAL,
-    BEHIND_TURN_END,
-    BOX,
-    CALL_MARKS,
-    CHANNEL,
-    FAMILIES,
-    MAY_HAVE_MARKS,
-    MESSAGE_END,
-    NEXT_TURN,
-    TURN_BEGINS,
-    TURN_END,
-    UNDECIDED,
-    UNDECIDED_BEGINNING,
-    WRAPPED,
-    Family,
+
+
+class _Family(NamedTuple):
+    """One way to mark thoughts.
+
+    Attributes:
+        opening: the opening mark; its group `line` tells that it ends its line. A cell of a row is none.
+        closing: the closing mark.
+        closing_line: a closing mark that ends a line of prose.
+        unopened_closing: a closing mark that stands at one end of its line, or next to a word.
+        late_opening: an opening mark that begins its line.
+        late_closing: a closing mark that ends its line.
+
+    """
+
+    opening: re.Pattern[str]
+    closing: re.Pattern[str]
+    closing_line: re.Pattern[str]
+    unopened_closing: re.Pattern[str]
+    late_opening: re.Pattern[str]
+    late_closing: re.Pattern[str]
+
+
+def _make_family(opening: str, closing: str) -> _Family:
+    flags = re.IGNORECASE | re.MULTILINE
+    opening, closing = f"(?:{opening})", f"(?:{closing})"
+    return _Family(
+        re.compile(rf"{opening}(?P<line>[ \t\r]*\n)?(?![ \t]*\|)", flags),
+        re.compile(closing, flags),
+        re.compile(rf"^[^|\[\](){{}}\"“<\n]*{closing}[ \t\r]*$", flags),
+        re.compile(
+            rf"(?<![|\"'`“‘(])(?:{closing}(?=[ \t\r]*$|\S)|(?<=\S){closing}|^[ \t]*{closing})(?![ \t]*\|)", flags
+        ),
+        re.compile(rf"^[ \t]*{opening}(?P<line>[ \t\r]*$)?(?![ \t]*\|)", flags),
+        re.compile(rf"{closing}[ \t\r]*$", flags),
+    )
+
+
+_STEMS = (
+    *("think(?:ing)?", "thoughts?", "reason(?:ing)?", "reflection", "scratch[_-]?pad", "analysis", "deliberation"),
+    *("(?:(?:inner|internal)[_-])?monologue", "(?:inner|internal)[_-]thoughts?", "rationale", "cot"),
+    "chain[_-]of[_-]thought",
 )
+_BEFORE, _BEHIND = r"(?:\w+[_:]|ant)?", "(?:[_-]?(?:process|trace|block|content|mode))?"
+_SQUARE, _SPOKEN = "(?:think(?:ing)?|thoughts?|reasoning)", r"(?:think|thought|reason)\w*"
+
+_FAMILIES = [
+    _make_family(rf"<\|(?:begin|start)_(?:of_)?{_SPOKEN}\|>", rf"<\|end_(?:of_)?{_SPOKEN}\|>"),
+    _make_family(rf"<\|{_SPOKEN}_(?:begin|start)\|>", rf"<\|{_SPOKEN}_end\|>"),
+    *(
+        _make_family(rf"<\|?{_BEFORE}{stem}{_BEHIND}(?:\s[^<>\n]*)?\|?>", rf"<(?:\|?/|/\|){_BEFORE}{stem}{_BEHIND}\|?>")
+        for stem in _STEMS
+    ),
+    _make_family(rf"\[{_SQUARE}\]", rf"\[/{_SQUARE}\]"),
+    _make_family(rf"◁{_SQUARE}▷", rf"◁/{_SQUARE}▷"),
+    _make_family(r"<details\s+type=\"reasoning\"[^<>\n]*>", r"</details>"),
+    _make_family(r"<\|channel>\s?thought", r"<channel\|>"),
+    _make_family(r"<unused94>\s?thought", r"<unused95>"),
+    _make_family(r"here(?: is|'s) my thought process:", r"here(?: is|'s) my response:"),
+    _make_family(r"(?!)", r"\[BEGIN FINAL RESPONSE\]"),  # no mark opens them
+]
+"""All ways to mark thoughts."""
+
+_MAY_HAVE_MARKS = re.compile(
+    r"<[|/｜a-z]|\[[|/a-z]|◁|\A\s*(?:assistant)?analysis|human|user|instruction|input|here(?: is|'s) my",
+    re.IGNORECASE,
+)
+"""Is found in every text that has a mark."""
+
+_CHANNEL = re.compile(
+    r"(?:<\|start\|>\w*)?<\|channel\|>\s?(?P<name>\w+)(?P<to>[^<\n]*)(?:<\|constrain\|>[^<\n]*)?<\|message\|>"
+)
+"""The head of a message in Harmony's channels: analysis, commentary, final."""
+_MESSAGE_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
+_BARE_ANALYSIS = re.compile(r"\s*(?:assistant)?analysis(?=[A-Z\"'`{\[(0-9]|\Z)")
+"""The analysis channel, of a server that leaves Harmony's marks out."""
+_BARE_FINAL = re.compile(r"assistant\s?(?:final|commentary to=functions\S*(?: ?json)?)(?![a-z])")
+
+_TURN_BEGINS = re.compile(
+    r"(?:\s*(?:<\|(?:im_start|start)\|>assistant|<\|start_header_id\|>assistant<\|end_header_id\|>|<start_of_turn>model"
+    r"|<\|(?:assistant|begin_of_text|CHATBOT_TOKEN|START_OF_TURN_TOKEN)\|>|<｜Assistant｜>|<s>|<bos>|\[/INST\]))+",
+    re.IGNORECASE,
+)
+_TURN_END = re.compile(
+    r"(?<![|\"'`“‘(])(?:<\|(?:im_end|im_start|eot_id|eom_id|eot|eod|end|endoftext|end_of_text|end_?of_?turn|endofprompt|eos|return|call"
+    r"|start|start_header_id|begin_of_text|user|assistant|system|observation|(?:END|START)_OF_TURN_TOKEN)\|>"
+    r"|<｜(?!tool▁)[^｜<>\n]{1,30}｜>|</s>|<eos>|<EOT>|<(?:end|start)_of_turn>|<end_of_utterance>|<turn\|>|<\|turn>"
+    r"|\[END FINAL RESPONSE\]|\[/?INST\]|<</?SYS>>|\[\|(?:endofturn|user|assistant|system)\|\])",
+    re.IGNORECASE,
+)
+_BEHIND_TURN_END = re.compile(
+    r"[ \t]*(?:\Z|[\r\n<]|\[/?INST|\[\||(?:user|assistant|system|human|model)\b)", re.IGNORECASE
+)
+"""Follows a mark that ends a turn, not one that a sentence mentions."""
+_CALL_MARKS = re.compile(r"<｜tool▁call▁begin｜>[\w.-]*<｜tool▁sep｜>(?:[\w.-]+(?=\s*```))?|<｜tool▁\w{1,20}｜>")
+"""Stand around DeepSeek's calls of functions, whose arguments are JSON."""
+_BOX = re.compile(r"<\|(?:begin|end)_of_box\|>")
+"""Stands around what matters most of an answer."""
+_NEXT_TURN = re.compile(r"^[ \t]*(?:#{2,4} ?(?:Instruction|Human|User|Input)|\**(?:Human|User)\**):", re.MULTILINE)
+_WRAPPED = re.compile(
+    r"(?:<(?P<tag>answer|final_answer|response|output|result)>|<\|(?:begin_of_solution|START_RESPONSE)\|>)"
+    r"(?P<inside>.*?)(?:</(?P=tag)>|<\|(?:end_of_solution|END_RESPONSE)\|>|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+"""An answer that is marked as one."""
+
+_UNDECIDED = re.compile(
+    r"(?:<[^<>\n]{0,60}(?:>\s*(?:\[[a-z/|]*)?)?|\[(?:[a-z/|][^\[\]\n]{0,20}\]?)?|◁[^▷\n]{0,20}"
+    r"|\n[ \t]*(?:[#*]{1,4} ?\w{0,12}|[HU]\w{0,5}))\s*\Z",
+    re.IGNORECASE,
+)
+"""The end of a text that may be the beginning of a mark."""
+_UNDECIDED_BEGINNING = re.compile(
+    r"\s*(?:[<◁].{0,100}|\[[a-z/|]?[^\[\]\n\d]{0,20}|(?:here|assistant|analysis).{0,30}"
+    r"|(?:h|he|her|a|as|ass|assi|assis|assist|assista|assistan|an|ana|anal|analy|analys|analysi))?\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The whole of a text that may be the beginning of a mark."""
 
 _NAMED = tuple("|\"'`“‘(")  # before a mark: it is a name in a cell, in quotes or in brackets
 _NEAR, _LINE = 20, 1_000  # characters: how far before a mark is looked
@@ -62,7 +162,7 @@ def clean_reply(reply: str) -> Said:
     if len(reply) > MAX_REPLY_LENGTH:
         return Said(reply)
     said = read_said(reply)
-    text = CALL_MARKS.sub("", said.text).strip()
+    text = _CALL_MARKS.sub("", said.text).strip()
     if text[:1] == text[-1:] == '"':
         with suppress(ValueError, RecursionError):
             inner = json.loads(text)
@@ -78,14 +178,14 @@ def read_said(reply: str) -> Said:
     any, they are the rest of the reply. Thoughts that no mark opens are what stands before the first closing mark.
     """
     text = repair_surrogates(reply)
-    if not MAY_HAVE_MARKS.search(text):
+    if not _MAY_HAVE_MARKS.search(text):
         return Said(text.strip())
     channels = _read_channels(text)
     if channels is not None:
         return channels
     said = _strip_thoughts(_cut_turn(text))
     whole = _Text(said.text)
-    return said._replace(text=BOX.sub(lambda mark: mark[0] if whole.is_name(mark) else "", said.text))
+    return said._replace(text=_BOX.sub(lambda mark: mark[0] if whole.is_name(mark) else "", said.text))
 
 
 class _Text:
@@ -122,15 +222,15 @@ def _read_channels(text: str) -> Said | None:
 
     The final channel is what is said. Without one, it is the arguments of a function, or else the commentary.
     """
-    if bare := BARE_ANALYSIS.match(text):
-        final = BARE_FINAL.search(text, bare.end())
+    if bare := _BARE_ANALYSIS.match(text):
+        final = _BARE_FINAL.search(text, bare.end())
         return Said("", is_cut_off=True) if final is None else Said(_cut_turn(text[final.end() :]).strip())
-    headers = list(CHANNEL.finditer(text))
+    headers = list(_CHANNEL.finditer(text))
     if not headers or _Text(text).is_name(headers[0]):
         return None
     bodies: dict[str, list[str]] = {}
     for header in headers:
-        end = MESSAGE_END.search(text, header.end())
+        end = _MESSAGE_END.search(text, header.end())
         kind = "call" if "to=" in header["to"] else header["name"].lower()
         bodies.setdefault(kind, []).append(text[header.end() : len(text) if end is None else end.start()].strip())
     said = bodies.get("final", [])[:1] or bodies.get("call") or bodies.get("commentary") or []
@@ -140,7 +240,7 @@ def _read_channels(text: str) -> Said | None:
 
 def _cut_turn(text: str) -> str:
     """Return a text without the marks of its turn's beginning, and without the turn's end and what follows it."""
-    begins = TURN_BEGINS.match(text)
+    begins = _TURN_BEGINS.match(text)
     whole = _Text(text if begins is None else text[begins.end() :])
     return whole.text[: min(_find_turn_ends(whole), default=len(whole.text))]
 
@@ -149,15 +249,15 @@ def _find_turn_ends(whole: _Text) -> Iterator[int]:
     """Find where the turn ends: at a mark, and where a made-up turn of the other's begins."""
     text = whole.text
     strikes = text.find("<s>")  # HTML has </s> too
-    for mark in TURN_END.finditer(text):
+    for mark in _TURN_END.finditer(text):
         start = mark.start()
         is_html = mark[0] == "</s>" and 0 <= strikes < start
         is_glued = start == 0 or text[start - 1] == "\n" or (not text[start - 1].isspace() and mark[0] != "</s>")
-        if not is_html and (is_glued or BEHIND_TURN_END.match(text, mark.end())) and not whole.is_name(mark):
+        if not is_html and (is_glued or _BEHIND_TURN_END.match(text, mark.end())) and not whole.is_name(mark):
             yield start
             break
     first = len(text) - len(text.lstrip())
-    for mark in NEXT_TURN.finditer(text, first + 1):
+    for mark in _NEXT_TURN.finditer(text, first + 1):
         if not whole.is_name(mark):
             yield mark.start()
             break
@@ -177,15 +277,15 @@ def _strip_thoughts(text: str) -> Said:
     return Said(said, is_cut_off=not is_closed and not said, is_unopened=start > 0)
 
 
-def _match_opening(text: str, position: int) -> tuple[Family, re.Match[str]] | None:
+def _match_opening(text: str, position: int) -> tuple[_Family, re.Match[str]] | None:
     """Return the mark that opens thoughts at a position, behind white space."""
     while text[position : position + 1].isspace():
         position += 1
-    marks = ((family, family.opening.match(text, position)) for family in FAMILIES)
+    marks = ((family, family.opening.match(text, position)) for family in _FAMILIES)
     return next(((family, mark) for family, mark in marks if mark is not None), None)
 
 
-def _find_closing(whole: _Text, family: Family, opened: re.Match[str]) -> re.Match[str] | None:
+def _find_closing(whole: _Text, family: _Family, opened: re.Match[str]) -> re.Match[str] | None:
     """Find the mark that closes thoughts."""
     line = whole.search(family.closing_line, opened.end()) if opened["line"] else None
     return line or whole.search(family.closing, opened.end())
@@ -194,7 +294,7 @@ def _find_closing(whole: _Text, family: Family, opened: re.Match[str]) -> re.Mat
 def _find_end_of_unopened(whole: _Text) -> int:
     """Find the end of thoughts whose opening mark was in the prompt; 0 if there are none."""
     text = whole.text
-    for family in FAMILIES:
+    for family in _FAMILIES:
         if whole.search(family.closing, 0) is None or _match_opening(text, 0) is not None:
             continue
         opening = next((mark.start() for mark in family.opening.finditer(text) if not whole.is_name(mark)), len(text))
@@ -209,7 +309,7 @@ def _strip_late_thoughts(text: str) -> str:
     """Take off thoughts behind the first words: they begin a line and end one, or nothing closes them."""
     whole = _Text(text)
     thoughts: list[tuple[int, int]] = []
-    for family in FAMILIES:
+    for family in _FAMILIES:
         position = 0
         while opened := whole.search(family.late_opening, position):
             position = opened.end()
@@ -229,7 +329,7 @@ def _strip_late_thoughts(text: str) -> str:
 def _unwrap(text: str, *, is_sure: bool) -> str:
     """Return the inside of an answer that is marked as one; if not sure, only if the marks are around the whole."""
     text = text.strip()
-    wrapped = WRAPPED.match(text)
+    wrapped = _WRAPPED.match(text)
     if wrapped is None or not (is_sure or (wrapped.end() == len(text) and wrapped.end("inside") < len(text))):
         return text
     return wrapped["inside"].strip()
@@ -247,21 +347,16 @@ class ReplyStream:
         self._waits = waits
         self._text = self._shown = ""
 
-    @property
-    def text(self) -> str:
-        """The reply so far, as it came."""
-        return self._text
-
     def add(self, piece: str) -> str:
         """Take the next piece, and return the words that can be handed on."""
         self._text += piece
         if self._waits:
             return ""
         said = read_said(self._text).text
-        if UNDECIDED_BEGINNING.match(said) or UNDECIDED_BEGINNING.match(self._text):
+        if _UNDECIDED_BEGINNING.match(said) or _UNDECIDED_BEGINNING.match(self._text):
             return ""
         line = said.rfind("\n") + 1
-        patterns = [UNDECIDED, *(family.late_opening for family in FAMILIES)]
+        patterns = [_UNDECIDED, *(family.late_opening for family in _FAMILIES)]
         marks = (pattern.search(said, max(0, line - 1)) for pattern in patterns)
         known = min((mark.start() for mark in marks if mark is not None), default=len(said))
         return self._hand_on(said[:known].rstrip())

@@ -11,9 +11,8 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.escaping import number_passages
-from llama_index_gear.llm.json_scan import ScannedReply, find_texts
+from llama_index_gear.llm.json_scan import ScannedReply, find_forms_and_prose, find_texts
 from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
-from llama_index_gear.llm.verdicts import find_forms_and_prose
 
 SHOW_TOKENS = 8_000
 """Tokens that the shown passages have at most, unless the model's context window is smaller."""

@@ -1,7 +1,7 @@
 """Pages that need no network: the frame that all share, and the page of a graph.
 
-The frame is a template, the style, and data that cannot leave its script element. The page of a graph shows an entity,
-its neighbors and their passages, to be walked from name to name.
+The frame is a template and the style. The page of a graph shows an entity, its neighbors and their passages, to be
+walked from name to name.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ _TEMPLATES = Environment(
 _TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
 
 
-def fill_page(template: str, data: Any, **parts: Any) -> str:
+def fill_page(template: str, **parts: Any) -> str:
     """Return the page that a template and its parts make. It loads nothing, and sends nothing.
 
     Args:
-        template: the file in this package. `data`, `policy` and `style` in it are filled in, beside the parts.
-        data: what the page's script reads, as plain JSON.
+        template: the file in this package. `policy` and `style` in it are filled in, beside the parts.
         **parts: values by name. Text in them is escaped.
 
     """
     style = (files("llama_index_gear.pages") / "style.css").read_text("utf-8")
-    page = _TEMPLATES.get_template(template).render(parts, data=data, policy=_POLICY, style=style)
+    page = _TEMPLATES.get_template(template).render(parts, policy=_POLICY, style=style)
     return _BIDI_CONTROL.sub("\N{REPLACEMENT CHARACTER}", page)
 
 
@@ -71,7 +70,7 @@ def render_graph(part: Neighborhood) -> str:
     title = data["entities"][data["start"]]["name"]
     return fill_page(
         "pages/graph.html",
-        data,
+        data=data,
         title=title,
         extent=f"{triples}, {names} and {passages}: {part_of}all that surrounds {title} in the store.",
     )

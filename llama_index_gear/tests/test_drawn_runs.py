@@ -37,11 +37,11 @@ from llama_index_gear import (
 from llama_index_gear.agents.gear import external_policy, policy
 from llama_index_gear.agents.t2rag import policy as t2rag
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT
-from llama_index_gear.llm.echoes import _find_examples
+from llama_index_gear.llm.prompting import _find_examples
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.query_engines.t2rag import CLUES_PROMPT
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.trace import rendering, terminal
+from llama_index_gear.trace import rendering
 from llama_index_gear.triple import GraphTriple
 
 RUNS = max(2, int(os.environ.get("GEAR_DRAWN_REPLIES", "150")) // 25)
@@ -313,7 +313,7 @@ def check_calls(run: Run, most: int) -> None:
 def check_shown(run: Run) -> None:
     """Check that the trace can be drawn."""
     written = io.StringIO()
-    terminal.show(run.trace, Console(file=written, width=100), full=True)
+    rendering.show(run.trace, Console(file=written, width=100))
     assert written.getvalue() and rendering.to_html(run.trace).rstrip().endswith("</html>")
 
 

@@ -34,8 +34,7 @@ from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
-from llama_index_gear.trace import rendering as picture
-from llama_index_gear.trace import terminal
+from llama_index_gear.trace import rendering
 from llama_index_gear.trace.trace import Trace
 
 EMBED = WordEmbedding(64)
@@ -248,11 +247,10 @@ def test_a_terminal_and_a_page_show_it_and_do_not_obey(tmp_path: Path, kind: str
     for trace in ask_everyone(store, make_talkative_llm()):
         trace.answer = trace.stopped = HOSTILE[kind]
         written = io.StringIO()
-        terminal.show(trace, Console(file=written, width=200), full=True)
-        terminal.show(trace, Console(file=written, width=200))
+        rendering.show(trace, Console(file=written, width=200))
         turning = "\u202a-\u202e\u2066-\u2069"
         assert not re.search(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{turning}]", written.getvalue())
-        page = picture.to_html(trace)
+        page = rendering.to_html(trace)
         assert not re.search(f"[{turning}]", page)
         assert ORDER in page or kind not in ("markup", "turn")  # it is there, as data
         assert [page.count(tag) for tag in ("<script", "</script", "<!--")] == TAGS
@@ -338,8 +336,7 @@ def test_half_characters_of_a_model_break_nothing(tmp_path: Path, half: str) -> 
     for number, trace in enumerate(traces):
         assert Trace.model_validate_json(trace.model_dump_json()) == trace
         trace.to_html(tmp_path / f"{number}.html")
-        for full in (False, True):
-            terminal.show(trace, Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8"), width=200), full=full)
+        rendering.show(trace, Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8"), width=200))
         json.dumps(trace.compact(), ensure_ascii=False).encode()
     assert any(trace.stopped.startswith("failed: ConnectionError: lost") for trace in traces)
     store.close()

@@ -38,7 +38,6 @@ import llama_index_gear
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
 from llama_index_gear.flow import Flow, gather, run_coroutine
-from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
 from llama_index_gear.requests import RunFunction
 from llama_index_gear.store.connection import Routed
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -514,20 +513,18 @@ def parent() -> Any:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent: Any, tmp_path: Path) -> None:
-    remembered, batch, llm = EmbeddingCache(), _make_batch(tmp_path / "batch"), ScriptedLLM()
+    batch, llm = _make_batch(tmp_path / "batch"), ScriptedLLM()
     locks = stores.one._locks
     parent(
         locks.claim(None).acquire,
         locks._lock.acquire,
         stores.one._connection._turn.__enter__,
-        remembered._lock.acquire,
         batch._lock.acquire,
         llm._turn.acquire,
     )
 
     def work() -> None:
         stores.one.add(_make_nodes(2))
-        remembered.add({})
         assert batch.status.waiting == 0 and llm.remaining == 0
         assert stores.one.check().ok
 

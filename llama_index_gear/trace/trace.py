@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from llama_index.core.bridge.pydantic import BaseModel, PrivateAttr
 
 from llama_index_gear.errors import read_path
-from llama_index_gear.trace import rendering, terminal
+from llama_index_gear.trace import rendering
 from llama_index_gear.trace.evidence import Call, Evidence, Step
 
 Result = TypeVar("Result")
@@ -45,20 +45,15 @@ class Trace(Evidence):
 
     _listeners: list[Listener] = PrivateAttr(default_factory=list)
 
-    def show(self, *, full: bool = False) -> None:
-        """Print the trace in the terminal: the answer, the facts and passages that matter, the steps, in 25 lines.
-
-        Args:
-            full: print everything that was found in each step, as a tree. Default False.
-
-        """
-        terminal.show(self, full=full)
+    def show(self) -> None:
+        """Print the trace in the terminal: the answer, the facts and passages that matter, the steps, in 25 lines."""
+        rendering.show(self)
 
     def to_html(self, path: str | Path) -> Path:
         """Write the trace as one page that needs no network.
 
         On top stand the answer with its citations, the path to it (the few facts and passages that matter), and these
-        passages. All steps, passages and facts are folded below.
+        passages. All steps and passages are folded below.
 
         Args:
             path: the file; an existing one is replaced.

@@ -150,7 +150,7 @@ class Workbench:
     nodes: Sequence[BaseNode]
     llm: LLM | None
     scratch: Path
-    _graphs: dict[tuple[str, float], ExternalTripleStore] = field(default_factory=dict)
+    _graphs: dict[float, ExternalTripleStore] = field(default_factory=dict)
     _hipporags: dict[tuple[str, float], HippoRAGRetriever] = field(default_factory=dict)
 
     def retriever(self, method: str, cut: int, settings: Settings) -> BaseRetriever:
@@ -278,15 +278,15 @@ class Workbench:
         return self._hipporags[key]
 
     def _get_graph(self, settings: Settings) -> ExternalTripleStore:
-        key = (settings.graph, settings.graph_share)
-        if key not in self._graphs:
+        share = settings.graph_share
+        if share not in self._graphs:
             triples = sorted({Triple(*slots) for facts in self.dataset.triples.values() for slots in facts}, key=str)
             random.Random(0).shuffle(triples)
-            self._graphs[key] = ExternalTripleStore.from_path(
-                self.scratch / "-".join(map(str, key)), embed_model=self.store.embed_model, dense=key[0] == "dense"
+            self._graphs[share] = ExternalTripleStore.from_path(
+                self.scratch / f"graph-{share}", embed_model=self.store.embed_model
             )
-            self._graphs[key].load(triples[: round(key[1] * len(triples))], show_progress=True)
-        return self._graphs[key]
+            self._graphs[share].load(triples[: round(share * len(triples))], show_progress=True)
+        return self._graphs[share]
 
 
 def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:

@@ -57,24 +57,19 @@ def triples_table(results: Results) -> str:
         ("GPT-3.5's", "none (NaiveGE)"): (given, "hybrid+naive"),
         ("by rule", "none (NaiveGE)"): (offline, "hybrid+naive"),
         ("by rule, + PageRank", "none (NaiveGE)"): (offline, "hybrid+naive+pagerank"),
-        ("of a sparse graph", "none"): (outside, "hybrid+naive+external"),
-        ("of a dense graph", "none"): (outside, "hybrid+naive+external[graph=dense]"),
+        ("of a graph", "none"): (outside, "hybrid+naive+external"),
         ("GPT-3.5's", "recorded (SyncGE)"): (given, "hybrid+sync"),
-        ("of a sparse graph, checked", "recorded"): (outside, "hybrid+sync+external"),
-        ("of a sparse graph, unchecked", "recorded"): (unchecked, "hybrid+sync+external"),
-        ("of a dense graph, checked", "recorded"): (outside, "hybrid+sync+external[graph=dense]"),
-        ("of a dense graph, unchecked", "recorded"): (unchecked, "hybrid+sync+external[graph=dense]"),
+        ("of a graph, checked", "recorded"): (outside, "hybrid+sync+external"),
+        ("of a graph, unchecked", "recorded"): (unchecked, "hybrid+sync+external"),
         ("of half a graph, checked", "recorded"): (outside, "hybrid+sync+external[graph_share=0.5]"),
         ("of half a graph, unchecked", "recorded"): (unchecked, "hybrid+sync+external[graph_share=0.5]"),
     }
     rows = [[*labels, format_recalls(results.row(*place))] for labels, place in musique.items()]
     hotpotqa = {
         ("GPT-3.5's", "none (NaiveGE)"): "hybrid+naive",
-        ("of a sparse graph", "none"): "hybrid+naive+external",
-        ("of a dense graph", "none"): "hybrid+naive+external[graph=dense]",
+        ("of a graph", "none"): "hybrid+naive+external",
         ("GPT-3.5's", "stand-in (SyncGE)"): "hybrid+sync",
-        ("of a sparse graph, checked", "stand-in"): "hybrid+sync+external",
-        ("of a dense graph, checked", "stand-in"): "hybrid+sync+external[graph=dense]",
+        ("of a graph, checked", "stand-in"): "hybrid+sync+external",
     }
     more = [
         [*labels, format_recalls(results.row("hotpotqa-minilm-external", name))] for labels, name in hotpotqa.items()

@@ -471,7 +471,7 @@ def test_settings_read_what_a_command_line_says() -> None:
         .with_value("expand", "on")
     )
     assert (settings.gamma, settings.diversity, settings.base_top_k, settings.expand) == (None, False, 7, True)
-    for name, value in (("diversity", "maybe"), ("beam_size", "ten"), ("graph", "wide")):
+    for name, value in (("diversity", "maybe"), ("beam_size", "ten"), ("search_by", "words")):
         with pytest.raises(ValueError, match=f"{name} cannot be '{value}'"):
             Settings().with_value(name, value)
     given = parse_options("--no-diversity", "--gamma", "3", "--graph-share", "0.5")

@@ -151,13 +151,6 @@ def test_the_papers_scorer_does_not_differ_beyond_chance() -> None:
     assert set(scorers.values()) == {"novelty"} and len(scorers) > 10
 
 
-def test_a_dense_graph_does_not_differ_from_a_sparse_one_beyond_chance() -> None:
-    for method in ("naive", "sync"):
-        row = RESULTS.row("musique_train-minilm-external", f"hybrid+{method}+external[graph=dense]")
-        assert row is not None and row["against"] == f"hybrid+{method}+external"
-        assert all(row[f"gain@{cut}"]["p_corrected"] >= 0.05 for cut in CUTS)
-
-
 def test_with_a_small_model_no_method_differs_from_hybrid_beyond_chance() -> None:
     """And its selection does not differ from the retriever whose passages it reads."""
     points = {}

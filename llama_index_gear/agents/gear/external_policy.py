@@ -18,9 +18,8 @@ from llama_index_gear.expansion.alignment import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.escaping import escape_fences, number_passages
-from llama_index_gear.llm.json_scan import ScannedReply
+from llama_index_gear.llm.json_scan import ScannedReply, parse_yes_or_no
 from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_flow
-from llama_index_gear.llm.verdicts import parse_yes_or_no
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.trace.evidence import Step
 from llama_index_gear.trace.trace import Trace

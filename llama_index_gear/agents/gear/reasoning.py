@@ -16,12 +16,10 @@ from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import parse_reply_triples
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.echoes import require_own
 from llama_index_gear.llm.escaping import escape_fences, number_passages
-from llama_index_gear.llm.json_scan import ScannedReply, find_texts
+from llama_index_gear.llm.json_scan import ScannedReply, find_forms_and_prose, find_texts, parse_yes_or_no, require_one
 from llama_index_gear.llm.parsing import collect_triples
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
-from llama_index_gear.llm.verdicts import find_forms_and_prose, parse_yes_or_no, require_one
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, require_own
 from llama_index_gear.triple import Triple
 
 GIST_PROMPT = PromptTemplate(

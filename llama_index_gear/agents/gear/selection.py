@@ -19,13 +19,11 @@ from llama_index_gear.agents.gear.reasoning import Verdict, parse_query, parse_v
 from llama_index_gear.agents.memory import trace_triples
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.llm.echoes import require_own
 from llama_index_gear.llm.escaping import escape_fences, number_passages
 from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passages
-from llama_index_gear.llm.json_scan import ScannedReply
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
+from llama_index_gear.llm.json_scan import ScannedReply, find_forms_and_prose
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, require_own
 from llama_index_gear.llm.selection import read_needed
-from llama_index_gear.llm.verdicts import find_forms_and_prose
 from llama_index_gear.nodes import CHAIN_KEY, llm_texts
 from llama_index_gear.requests import RunFunction
 from llama_index_gear.trace.evidence import Step

@@ -15,11 +15,10 @@ from llama_index_gear.agents.t2rag.clues import Clue, Clues, slots_of
 from llama_index_gear.agents.t2rag.resolution import Statement
 from llama_index_gear.errors import ReplyError, TripleError
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.echoes import ECHO_PROBLEM, require_own
 from llama_index_gear.llm.escaping import escape_citations, escape_fences, number_passages
 from llama_index_gear.llm.json_scan import Number, ScannedReply, find_forms, find_objects, find_texts, scan
 from llama_index_gear.llm.parsing import collect_triples, parse_triples
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
+from llama_index_gear.llm.prompting import ECHO_PROBLEM, ParsedReply, ask_and_parse_flow, require_own
 from llama_index_gear.triple import StoredTriple, Triple, contains_entity, entity_key
 
 DECOMPOSE_PROMPT = PromptTemplate(

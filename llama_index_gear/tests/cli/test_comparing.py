@@ -11,7 +11,7 @@ import pytest
 from llama_index.core.schema import TextNode
 
 from llama_index_gear import RankingWeights
-from llama_index_gear.cli.comparing import Found, Question, judge, show_comparison, to_json
+from llama_index_gear.cli.comparing import Found, Question, judge, show_comparison
 from llama_index_gear.ranking.measures import permutation_p_value
 
 Runner = Callable[..., Any]
@@ -50,10 +50,9 @@ def test_questions_and_files_may_spell_the_same_letters_otherwise(run: Runner, d
     ]
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     (tmp_path / "q.jsonl").write_bytes("\r\n".join([*lines, ""]).encode())
-    compared = run("compare", "q.jsonl", "--store", "s", "--json")
-    shown = json.loads(compared.out)
-    assert compared.code == 0 and shown["recall"]["hybrid"]["2"] == 100
-    assert [one["question"] for one in shown["questions"]] == [row["question"] for row in rows]
+    compared = run("compare", "q.jsonl", "--store", "s")
+    assert compared.code == 0 and compared.out.startswith("recall, in percent, of 2 questions\n")
+    assert "\nhybrid             100.0" in compared.out
 
 
 def test_without_gold_ids_the_lists_stand_side_by_side(run: Runner, docs: Path, tmp_path: Path) -> None:
@@ -80,14 +79,8 @@ def test_the_questions_that_get_better_or_worse_are_named(capsys: pytest.Capture
     lines = capsys.readouterr().out.splitlines()
     assert "better on 7, worse on 1" in lines[6]
     start = lines.index("better, in points of recall at 5:")
-    assert lines[start + 1 : start + 6] == [f"  +100  Better {n}?" for n in range(5)]
-    assert lines[start + 6] == "     …  2 questions more; --json has all"
-    assert lines[start + 8 :] == ["worse, in points of recall at 5:", "  -100  Worse?"]
-    whole = json.loads(to_json(found))
-    assert whole["plain"] == "hybrid" and whole["verdict"] in lines and whole["recall"]["hybrid"]["5"] == 100 * 2 / 9
-    assert [one["gain"] for one in whole["questions"]] == [100] * 6 + [50, -100, 0]
-    assert whole["questions"][6]["gold_ids"] == ["a", "v"]
-    assert whole["questions"][6]["lists"]["GraphRetriever"] == [*"abcde"]
+    assert lines[start + 1 : start + 8] == [*(f"  +100  Better {n}?" for n in range(6)), "   +50  Half?"]
+    assert lines[start + 9 :] == ["worse, in points of recall at 5:", "  -100  Worse?"]
 
 
 def test_without_gold_ids_the_lists_that_differ_most_come_first(capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,9 +89,6 @@ def test_without_gold_ids_the_lists_that_differ_most_come_first(capsys: pytest.C
     show_comparison(found)
     shown = capsys.readouterr().out
     assert shown.startswith("\nMuch?\n") and "Little 9?" not in shown and "… and 1 question more" in shown
-    whole = json.loads(to_json(found))
-    assert whole.keys() == {"questions"} and len(whole["questions"]) == 12
-    assert [len(one["new"]) for one in whole["questions"]] == [1] * 10 + [5, 0] and "gain" not in whole["questions"][0]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +119,6 @@ def test_learned_weights_are_saved_and_used(run: Runner, docs: Path, tmp_path: P
     )
     assert RankingWeights.load(tmp_path / "w.json").signals
     assert run("ask", "Who governs City 3?", "--store", "s", "--weights", "w.json").code == 0
-    printed = run("compare", write(tmp_path / "q.jsonl", rows), "--store", "s", "--fit", "w.json", "--json")
-    assert len(json.loads(printed.out)["questions"]) == 12 and fitted.out.splitlines()[-1] in printed.err
     for text in ("{", '{"search": {}}', '["a"]'):
         (tmp_path / "w.json").write_text(text)
         refused = run("ask", "Who governs City 3?", "--store", "s", "--weights", "w.json")

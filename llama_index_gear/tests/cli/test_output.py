@@ -161,9 +161,6 @@ def test_compare_graph_check_and_repair(filled: Path, show: Runner, tmp_path: Pa
     (tmp_path / "q.json").write_text(json.dumps(rows))
     said = show("compare", "q.json", "--store", "s")
     assert said.code == 0 and "GraphRetriever" in said.out
-    data = json.loads(show("compare", "q.json", "--json", "--store", "s").out)
-    assert [one["question"] for one in data["questions"]] == [row["question"] for row in rows]
-    assert data["questions"][1]["gold_ids"] == ids[:1]
     (tmp_path / "w.json").write_text(json.dumps([{"question": "Who?", "gold_ids": [f"no{EVIL}"]}]))
     assert show("compare", "w.json", "--store", "s").code == 1
     assert show("graph", "Max Born", "--store", "s", "--html", f"g{EVIL}.html").out.count(r"\u009b") == 1

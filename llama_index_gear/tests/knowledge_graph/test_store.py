@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
-from llama_index_gear.knowledge_graph.sparse import EmbeddingCache, SparseReads
-from llama_index_gear.knowledge_graph.store import ExternalTripleStore, LoadResult
+from llama_index_gear.knowledge_graph import sparse
+from llama_index_gear.knowledge_graph.sparse import LoadResult
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
@@ -85,9 +86,8 @@ def compute_cosine(one: str, two: str) -> float:
     return float(np.dot(embed(one), embed(two)))
 
 
-@pytest.mark.parametrize("dense", [False, True])
-async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
-    graph = make(dense=dense)
+async def test_load_link_and_walk(make: Make, mode: str) -> None:
+    graph = make()
     assert await call(mode, graph, "count") == 0
     assert await call(mode, graph, "load", iter(TRIPLES)) == LoadResult(read=6, written=6)
     assert await call(mode, graph, "count") == 6
@@ -136,10 +136,9 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
     ]
 
 
-@pytest.mark.parametrize("dense", [False, True])
-async def test_a_load_that_was_killed_goes_on(make: Make, mode: str, dense: bool) -> None:
+async def test_a_load_that_was_killed_goes_on(make: Make, mode: str) -> None:
     """After a kill at any triple, a load writes nothing twice, and the graph equals that of an undisturbed load."""
-    graph = make(dense=dense, batch_size=2)
+    graph = make(batch_size=2)
 
     def die(after: int) -> Iterator[GraphTriple]:
         yield from TRIPLES[:after]
@@ -190,32 +189,19 @@ async def test_a_graph_that_is_not_there(make: Make, mode: str) -> None:
     assert await call(mode, make(), "load", []) == LoadResult()
 
 
-async def test_a_graph_is_opened_as_it_was_loaded(make: Make, mode: str) -> None:
+async def test_a_graph_that_was_cleared_is_gone(make: Make, mode: str) -> None:
     graph = make()
     await call(mode, graph, "load", TRIPLES)
-    with pytest.raises(StoreError, match="was loaded with dense=False"):
-        await ask(mode, make(dense=True), methodcaller("link_flow", ["x"], 1, embed("x")))
     await call(mode, graph, "clear")
     with pytest.raises(StoreError, match="no graph"):
         await ask(mode, graph, methodcaller("link_flow", ["x"], 1, embed("x")))
-    await call(mode, make(dense=True), "load", TRIPLES)
-    (linked,) = await ask(mode, make(), methodcaller("link_flow", ["river Cincinnati"], 1, embed("x")))  # has its words
-    assert linked[0].triple == RIVER.triple
 
 
 async def test_another_embedding_model_is_refused(make: Make, mode: str) -> None:
-    for dense in (False, True):
-        graph = make(dense=dense, collection_name=f"graph{dense}")
-        await call(mode, graph, "load", TRIPLES)
-        with pytest.raises(EmbeddingError):
-            await ask(mode, graph, methodcaller("link_flow", ["Jaws"], 1, [1.0, 0.0]))
-    with pytest.raises(EmbeddingError):
-        await call(
-            mode,
-            make(dense=True, embed_model=WordEmbedding(8), collection_name="graphTrue"),
-            "load",
-            [RIVER, Triple("a", "b", "c")],
-        )
+    graph = make()
+    await call(mode, graph, "load", TRIPLES)
+    with pytest.raises(EmbeddingError, match="give the graph the embedding model of the passages"):
+        await ask(mode, graph, methodcaller("link_flow", ["Jaws"], 1, [1.0, 0.0]))
 
 
 async def test_texts_without_words_link_to_nothing(make: Make, mode: str) -> None:
@@ -266,13 +252,6 @@ def test_a_store_of_passages_is_no_graph(tmp_path: Path) -> None:
                 attempt()
     assert [node.node_id for node in store.get_nodes()] == ["p"]
     store.close()
-
-
-async def test_vectors_are_not_left_out_of_a_dense_graph(make: Make, mode: str) -> None:
-    await call(mode, make(dense=True), "load", TRIPLES[:1])
-    with pytest.raises(StoreError, match="loaded with dense=True: open it with dense=True to load more"):
-        await call(mode, make(), "load", TRIPLES)
-    assert await call(mode, make(dense=True), "load", TRIPLES) == LoadResult(read=6, written=5)
 
 
 async def test_what_is_no_triple_is_refused(make: Make, mode: str) -> None:
@@ -333,27 +312,26 @@ def test_triples_are_embedded_when_they_are_met_and_then_remembered(tmp_path: Pa
     first = request(read(graph))
     assert sum(EMBEDDED) == len(first[0]) == 3
     assert request(read(graph)) == first and sum(EMBEDDED) == 3
-    assert isinstance(graph._graph.found, SparseReads)
-    graph._graph.found.cache._vectors.clear()  # forgotten between two requests of one question
+    graph._graph._vectors.clear()  # forgotten between two requests of one question
     products = read(graph).similarities_flow([([DIRECTOR.id], [BORN.id])])
     assert products == [[pytest.approx(compute_cosine(DIRECTOR.triple.text, BORN.triple.text), abs=1e-5)]]
     assert read(graph).similarities_flow([(["00000000-0000-0000-0000-000000000000"], [BORN.id])]) == [[0.0]]
     graph.close()
 
 
-def test_the_longest_unused_are_forgotten() -> None:
-    cache = EmbeddingCache(max_vectors=3)
-    vectors = {name: np.array([float(number)], dtype=np.float32) for number, name in enumerate("abcd")}
-    for name in "abc":
-        cache.add({name: vectors[name]})
-    assert list(cache.get("a")) == ["a"]
-    cache.add({"d": vectors["d"]})
-    assert sorted(cache.get("abcd")) == ["a", "c", "d"]
+def test_vectors_are_forgotten_before_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse, "_MAX_VECTORS", 4)
+    with ExternalTripleStore.from_path(tmp_path, embed_model=EMBED) as graph:
+        graph.load(TRIPLES)
+        request = methodcaller("neighbors_flow", [("Q2",)], embed(QUESTION), [], 10, QUESTION)
+        first = request(read(graph))
+        read(graph).link_flow(["river Ohio", "plays football"], 1, embed(QUESTION))
+        assert len(graph._graph._vectors) == 2 and request(read(graph)) == first
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_sparse_and_dense_graphs_find_the_same_neighbours(tmp_path: Path, seed: int) -> None:
-    """Both equal a brute-force search as long as no entity has more triples than the limit."""
+def test_neighbours_are_those_of_a_search_through_all(tmp_path: Path, seed: int) -> None:
+    """They are all, as long as no entity has more triples than the limit."""
     chance = random.Random(seed)
     words = "red green blue film city river king war song book".split()
     triples = [
@@ -364,27 +342,19 @@ def test_sparse_and_dense_graphs_find_the_same_neighbours(tmp_path: Path, seed: 
         for s, o in ((chance.randrange(20), chance.randrange(20, 40)) for _ in range(150))
     ]
     unique = {triple.id: triple for triple in triples}
-    graphs = [
-        ExternalTripleStore.from_path(tmp_path / str(dense), embed_model=EMBED, dense=dense) for dense in (False, True)
-    ]
-    for graph in graphs:
-        assert graph.load(triples) == LoadResult(150, len(unique))
     query = "red river of the king"
     asked = [tuple(triple.entities) for triple in chance.sample(triples, 5)]
     exclude = [triple.id for triple in chance.sample(triples, 10)]
-    found: list[Sequence[Any]] = [
-        read(graph).neighbors_flow(asked, embed(query), exclude, 100, query) for graph in graphs
-    ]
-    for entities, sparse, dense in zip(asked, *found, strict=True):
+    with ExternalTripleStore.from_path(tmp_path, embed_model=EMBED) as graph:
+        assert graph.load(triples) == LoadResult(150, len(unique))
+        found = read(graph).neighbors_flow(asked, embed(query), exclude, 100, query)
+    for entities, near in zip(asked, found, strict=True):
         expected = {
             triple_id: compute_cosine(query, triple.triple.text)
             for triple_id, triple in unique.items()
             if set(triple.entities) & set(entities) and triple_id not in exclude
         }
-        for near in (sparse, dense):
-            assert {triple.id: triple.score for triple in near} == pytest.approx(expected, abs=1e-5)
-    for graph in graphs:
-        graph.close()
+        assert {triple.id: triple.score for triple in near} == pytest.approx(expected, abs=1e-5)
 
 
 def test_ids_tell_namesakes_apart() -> None:

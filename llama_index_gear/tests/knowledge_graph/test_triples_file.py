@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from llama_index_gear.knowledge_graph import triples_file
 from llama_index_gear.knowledge_graph.triples_file import Position, TriplesFile, read_lines
-from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 
 LIMIT = 200
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
@@ -88,71 +86,3 @@ def test_no_more_of_a_line_is_asked_for_at_once_than_may_be_kept(monkeypatch: py
     stream = Endless()
     assert list(triples_file._split_lines(stream)) == [(b"", 2**30), (b"xxxxx\n", 6)]  # type: ignore[arg-type]
     assert set(stream.asked) == {2**20 + 1}
-
-
-def make_entity(number: int, label: str) -> dict[str, object]:
-    value = {"entity-type": "item", "id": f"Q{number + 1}"}
-    snak = {"snaktype": "value", "datavalue": {"type": "wikibase-entityid", "value": value}}
-    return {
-        "id": f"Q{number}",
-        "labels": {"en": {"language": "en", "value": label}},
-        "claims": {"P22": [{"mainsnak": snak, "rank": "normal"}]},
-    }
-
-
-def make_truthy_line(subject: str, predicate: str, object_: str) -> bytes:
-    return f"<http://www.wikidata.org/entity/{subject}> <http://www.{predicate}> {object_} .\n".encode()
-
-
-def list_json_lines() -> list[bytes]:
-    short = [json.dumps(make_entity(number, f"item {number}")).encode() + b",\n" for number in (1, 2, 3, 4)]
-    return [b"[\n", *short[:2], json.dumps(make_entity(9, "x" * 2000)).encode() + b",\n", *short[2:], b"]\n"]
-
-
-def list_truthy_lines() -> list[bytes]:
-    lines = []
-    for number in (1, 2, 3, 4):
-        lines.append(make_truthy_line(f"Q{number}", "w3.org/2000/01/rdf-schema#label", f'"item {number}"@en'))
-        lines.append(
-            make_truthy_line(
-                f"Q{number}", "wikidata.org/prop/direct/P22", f"<http://www.wikidata.org/entity/Q{number + 1}>"
-            )
-        )
-        if number == 2:
-            lines.append(make_truthy_line("Q2", "schema.org/description", f'"{"x" * 2000}"@en'))
-    return lines
-
-
-@pytest.mark.parametrize(("kind", "lines"), [("json", list_json_lines()), ("nt", list_truthy_lines())])
-@pytest.mark.parametrize("suffix", PACK)
-def test_a_dump_that_was_killed_beside_a_line_that_is_too_long_counts_it_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lines: list[bytes], suffix: str
-) -> None:
-    monkeypatch.setattr(triples_file, "MAX_LINE", 500)
-    path = write_lines(tmp_path / f"dump.{kind}{suffix}", lines)
-    whole = WikidataDump(path, tmp_path / "whole")
-    monkeypatch.setattr("llama_index_gear.knowledge_graph.wikidata._COMMIT", 1)
-    report = whole.read()
-    assert (report.entities, report.kept, report.malformed) == (4, 4, 1)
-    (example,) = report.examples
-    assert example.endswith("longer than 500 bytes")
-    for moment in range(5):
-        dump = WikidataDump(path, tmp_path / f"killed {moment}")
-        parse, died = dump._parse, 0
-
-        def parse_until_killed(*arguments: object, until: int = moment, parse: Callable[..., object] = parse) -> object:
-            for number, found in enumerate(parse(*arguments)):  # type: ignore[arg-type, var-annotated]
-                if number == until:
-                    raise KeyboardInterrupt
-                yield found
-
-        dump._parse = parse_until_killed  # type: ignore[assignment]
-        try:
-            dump.read()
-        except KeyboardInterrupt:
-            died = 1
-        again = WikidataDump(path, tmp_path / f"killed {moment}")
-        assert died == (moment < 4)
-        again.read()
-        assert (again.report.entities, again.report.kept, again.report.malformed) == (4, 4, 1)
-        assert list(again) == list(whole)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-import llama_index_gear.knowledge_graph.wikidata as wikidata
 from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
+from llama_index_gear.knowledge_graph import triples_file, wikidata
 from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
@@ -264,11 +264,16 @@ def test_what_is_malformed_is_counted_and_costs_nothing_else(tmp_path: Path) -> 
 def test_a_killed_read_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, commit: int
 ) -> None:
-    """After a kill at any entity, the index and the counts equal those of an undisturbed run."""
-    write = _write_dump if "json" in suffix else _write_truthy
-    path = write(tmp_path / f"dump{suffix}")
+    """After a kill at any entity, the index and the counts equal those of an undisturbed run. A line is too long."""
+    monkeypatch.setattr(triples_file, "MAX_LINE", 10_000)
+    endless = "x" * 20_000
+    if "json" in suffix:
+        path = _write_dump(tmp_path / f"dump{suffix}", broken={4: endless})
+    else:
+        path = _write_truthy(tmp_path / f"dump{suffix}", [*LINES[:9], endless, *LINES[9:]])
     whole = WikidataDump(path, tmp_path / "whole")
     expected = _flatten_triples(whole)
+    assert whole.report.malformed == 1
     monkeypatch.setattr(wikidata, "_COMMIT", commit)
     for moment in range(1, whole.report.entities + 1):
         dump = WikidataDump(path, tmp_path / f"killed{moment}")

@@ -100,18 +100,6 @@ async def test_its_calls_end_in_time_and_the_next_waits_for_the_late_one() -> No
     assert (await aask_llm(llm, PROMPT, {"word": "y"}, within=5)).text == "next" and at_once == [1, 1]
 
 
-async def test_it_extracts_without_blocking_the_event_loop() -> None:
-    llm, at_once = make_slow([FACT] * 3, 0.1)
-    extractor = GeARTripleExtractor(llm, num_workers=3)
-    nodes: list[Any] = []
-
-    async def work() -> None:
-        nodes.extend(await extractor.acall([TextNode(text=f"Ann's father is Bob. {n}") for n in range(3)]))
-
-    assert await count_ticks(work) >= 5
-    assert [read_triples(node) for node in nodes] == [[Triple("Ann", "father", "Bob")]] * 3 and max(at_once) == 1
-
-
 def test_no_event_loop_is_kept_once_its_calls_have_ended() -> None:
     llm, _ = make_slow(["a", "b"], 0.01)
     loops: list[weakref.ref[Any]] = []
@@ -127,10 +115,6 @@ def test_no_event_loop_is_kept_once_its_calls_have_ended() -> None:
             break
         time.sleep(0.01)
     assert loops[0]() is None
-
-
-async def test_errors_of_its_calls_are_in_the_reply() -> None:
-    assert str((await aask_llm(ScriptedLLM([ValueError("no")]), PROMPT, {"word": "x"})).error) == "no"
 
 
 async def test_a_chat_model_whose_async_calls_are_not_implemented_extracts_and_answers(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import READ_PROMPT, read_facts_flow
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT
 from llama_index_gear.flow import run
-from llama_index_gear.llm.echoes import drop_echoes, require_own
+from llama_index_gear.llm.prompting import drop_echoes, require_own
 from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import Trace
@@ -101,12 +101,6 @@ def test_an_example_in_a_prompt_of_the_users_own_is_no_fact_either() -> None:
         assert parsed.value is None and "example" in parsed.problem
     stated = run(read_step_flow(state, ["Ann and Bob know each other."], "", prompt), answer(form))
     assert stated.value is not None and stated.value.facts == (Triple("Ann", "knows", "Bob"),)
-
-
-def test_an_extractor_stores_no_fact_of_its_prompts_example() -> None:
-    (extracted,) = GeARTripleExtractor(llm=MockLLM())([TextNode(id_="a", text=PASSAGES[0])])
-    assert read_triples(extracted) == []
-    assert extracted.metadata["gear_extraction"]["outcome"] == "unreadable"
 
 
 def test_an_extractor_counts_what_it_left_out() -> None:

@@ -368,8 +368,8 @@ async def test_the_page_and_the_terminal_show_it(
     links = [f"<li><a href='#passage-{ranks[name]}'>{TEXTS[name]}</a></li>" for name in ("bob", "ann")]
     assert f"alone</p><ul class='supporting'>{''.join(links)}</ul>" in page
     assert f"<li>From {TEXTS['bob']}: does not follow. {LACKING}</li>" in page
-    trace.show(full=True)
-    assert f"alone: {TEXTS['bob']}; {TEXTS['ann']}" in re.sub(r"[\s│]+", " ", capsys.readouterr().out)
+    trace.show()
+    assert f"alone: {TEXTS['bob']}; " in capsys.readouterr().out
 
 
 def test_a_stream_is_refused(store: GeARVectorStore) -> None:

@@ -123,9 +123,9 @@ def test_a_document_is_deleted_where_another_program_wrote_into_it(store: GeARVe
 
 
 def test_a_graph_s_point_that_is_no_triple_is_refused(tmp_path: Path) -> None:
-    with ExternalTripleStore.from_path(tmp_path, embed_model=EMBED, dense=True) as graph:
+    with ExternalTripleStore.from_path(tmp_path, embed_model=EMBED) as graph:
         graph.load([Triple("Ada", "knows", "Bob")])
-        put(graph.client, "graph", {"subject": "A"})
+        put(graph.client, "graph", {"subject": "A"}, {})
         assert graph.count() == 2
         with pytest.raises(StoreError, match=f"point '{FOREIGN}' holds no triple"):
             read(graph).fetch_triples_flow([FOREIGN])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,12 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from llama_index_gear.trace import rendering as picture
-from llama_index_gear.trace import terminal
+from llama_index_gear.trace import rendering
 from llama_index_gear.trace.evidence import Call, Check, ClueState, Linked, PassageLink, Source, Step, Walked
 from llama_index_gear.trace.trace import Trace
 
-VOID = {"meta", "link", "br", "circle", "path"}
+VOID = {"meta", "link", "br"}
 
 
 def make_large() -> Trace:
@@ -96,46 +94,20 @@ class Page(HTMLParser):
         return [attributes for _, attributes in self.seen if name in (attributes.get("class") or "").split()]
 
 
-def test_every_triple_entity_step_and_passage_is_there_once() -> None:
+def test_every_step_its_facts_and_every_passage_are_there_once() -> None:
     trace = make_large()
-    page = Page(picture.to_html(trace))
-    walked = {tuple(slots) for step in trace.steps for beam in step.beams for slots in beam.chain}
-    facts = walked | {tuple(slots) for slots in trace.gist}
-    assert len(facts) == 50
-    assert len(page.with_class("fact")) == 50
-    assert len(page.with_class("gist")) == len({tuple(slots) for slots in trace.gist}) + 4  # and a list a step
-    entities = {name for slots in facts for name in (slots[0], slots[2])}
-    assert len(page.with_class("entity")) == len(entities)
-    assert len(page.with_class("step")) == 4
+    page = Page(rendering.to_html(trace))
+    assert len(page.with_class("step")) == 4 and len(page.with_class("gist")) == 4
+    assert len(page.with_class("score")) == sum(len(step.beams) for step in trace.steps) == 32
+    assert all(slots[0] in page.data["b"] for step in trace.steps for slots in step.proximal)
     assert [element["data-passage"] for element in page.with_class("passage")] == [s.passage_id for s in trace.passages]
-
-
-def test_no_two_entities_stand_in_one_place() -> None:
-    page = Page(picture.to_html(make_large()))
-    places = [(attributes["cx"], attributes["cy"]) for tag, attributes in page.seen if tag == "circle"]
-    assert len(set(places)) == len(places) > 40
-    (size,) = [attributes for tag, attributes in page.seen if tag == "svg"]
-    assert all(
-        0 < int(x or 0) < int(size["width"] or 0) and 0 < int(y or 0) < int(size["height"] or 0) for x, y in places
-    )
-
-
-def test_a_passage_points_to_the_facts_that_it_states() -> None:
-    trace = make_large()
-    page = Page(picture.to_html(trace))
-    facts = json.loads(page.data["script"].split("\n", 1)[0])["facts"]
-    for element in page.with_class("passage"):
-        numbers = [int(number) for number in (element["data-facts"] or "").split()]
-        stated = [number for number, fact in enumerate(facts) if element["data-passage"] in fact["passages"]]
-        assert numbers == stated
-    assert any(attributes["data-facts"] for attributes in page.with_class("passage"))
 
 
 def test_text_stays_text() -> None:
     """No tag, script or template variable in a passage's or a model's text becomes one of the page."""
-    page = Page(picture.to_html(make_large()))
+    page = Page(rendering.to_html(make_large()))
     tags = [tag for tag, _ in page.seen]
-    assert tags.count("script") == 2 and not {"img", "b", "i"} - {"b", "i"} & set(tags)
+    assert tags.count("script") == 1 and not {"img", "b", "i"} - {"b", "i"} & set(tags)
     assert "alert('x')</script> and $title and {braces}." in page.data["p"]
     assert "Who <b>wrote</b> & “when”? [red]" in page.data["h1"]
 
@@ -143,7 +115,7 @@ def test_text_stays_text() -> None:
 def test_nothing_in_the_page_points_anywhere_but_into_the_page() -> None:
     trace = make_large()
     trace.note(response=HOSTILE_RESPONSE, citations=HOSTILE_CITATIONS)
-    html = picture.to_html(trace)
+    html = rendering.to_html(trace)
     assert not re.search(r"src\s*=|url\(|@import|https?:", html.replace("&lt;img src=x", ""))
     page = Page(html)
     links = [attributes for tag, attributes in page.seen if "href" in attributes]
@@ -160,23 +132,21 @@ def test_citations_lead_to_their_passages() -> None:
     trace = make_large()
     hostile = HOSTILE_CITATIONS["1"]
     trace.passages[0].passage_id = hostile
-    trace.note(trace.steps[0], passages=["p1-4", hostile], needed=[hostile])
     trace.note(response=HOSTILE_RESPONSE, citations=HOSTILE_CITATIONS)
-    page = Page(picture.to_html(trace))
+    page = Page(rendering.to_html(trace))
     ranks = {f"passage-{rank}": source.passage_id for rank, source in enumerate(trace.passages, start=1)}
     assert {element["id"]: element["data-passage"] for element in page.with_class("passage")} == ranks
     cited = [str(attributes["href"])[1:] for tag, attributes in page.seen if tag == "a" and "class" not in attributes]
     assert [ranks[anchor] for anchor in cited] == 2 * [hostile, "p1-1", "p1-2"]  # in the answer, and below it
     assert "<script>alert(1)</script>" in page.data["p"] and "[3]" in page.data["p"] and "[5]" in page.data["p"]
-    assert "</a>" in page.data["p"] and [tag for tag, _ in page.seen].count("script") == 2
+    assert "</a>" in page.data["p"] and [tag for tag, _ in page.seen].count("script") == 1
     assert "[1] Title of p1-0 <img src=x onerror=alert(1)>" in page.data["a"]
-    assert ", named in step 1: place 2 of the 2 found" in page.data["li"]
 
 
 def test_without_citations_the_answer_is_text() -> None:
     trace = make_large()
     trace.answer = "1982 [1]"
-    page = Page(picture.to_html(trace))
+    page = Page(rendering.to_html(trace))
     assert "1982 [1]" in page.data["p"] and all(seen["class"] == "chip" for tag, seen in page.seen if tag == "a")
 
 
@@ -189,7 +159,7 @@ def make_verified(verification: str, supporting: list[str], checks: list[Check])
 
 def show(trace: Trace) -> str:
     out = io.StringIO()
-    terminal.show(trace, Console(file=out, width=200), full=True)
+    rendering.show(trace, Console(file=out, width=200))
     return out.getvalue()
 
 
@@ -204,7 +174,7 @@ CHECKS = [
 
 def test_the_passages_that_suffice_are_shown_beside_the_citations() -> None:
     trace = make_verified("supported", ["p1-0", "p2-0"], CHECKS)
-    html = picture.to_html(trace)
+    html = rendering.to_html(trace)
     page = Page(html)
     (head,) = re.findall("<p class='answer'>.*?</details>", html)
     assert "<p class='verdict'>The answer still follows from these passages alone</p><ul class='supporting'>" in head
@@ -217,8 +187,8 @@ def test_the_passages_that_suffice_are_shown_beside_the_citations() -> None:
         "Without “gone”: follows",
         "Without “Title of p1-0”: no verdict, no verdict can be read in the reply 'Hm'",
     ):
-        assert said in page.data["li"] and (HOSTILE_MISSING in said or said in show(trace)), said
-    assert [tag for tag, _ in page.seen].count("script") == 2 and "[red]" in show(trace) and "\x1b" not in show(trace)
+        assert said in page.data["li"], said
+    assert [tag for tag, _ in page.seen].count("script") == 1
     assert "The answer still follows from these passages alone: Title of p1-0; Title of p2-0" in show(trace)
 
 
@@ -234,7 +204,7 @@ def test_the_passages_that_suffice_are_shown_beside_the_citations() -> None:
 )
 def test_a_verification_that_did_not_succeed_says_so(verification: str, supporting: list[str], said: str) -> None:
     trace = make_verified(verification, supporting, CHECKS[:1])
-    html = picture.to_html(trace)
+    html = rendering.to_html(trace)
     assert said in Page(html).data["p"] and said in show(trace)
     assert ("<p class='problem'>The answer" in html) == (not supporting)
     assert ("<ul class='supporting'><li>gone</li></ul>" in html) == bool(supporting)  # it is not on the page
@@ -242,43 +212,24 @@ def test_a_verification_that_did_not_succeed_says_so(verification: str, supporti
 
 def test_without_a_verification_nothing_is_said_of_it() -> None:
     trace = make_verified("", [], [])
-    assert "follow" not in Page(picture.to_html(trace)).data["p"] + show(trace)
+    assert "follow" not in Page(rendering.to_html(trace)).data["p"] + show(trace)
 
 
 @pytest.mark.parametrize("steps", [0, 1])
 def test_a_trace_with_little_in_it(steps: int) -> None:
     trace = Trace(question="?", steps=[Step(number=1, query="?")] * steps, stopped="nothing found")
-    page = Page(picture.to_html(trace))
+    page = Page(rendering.to_html(trace))
     assert "nothing found" in page.data["div"]
-    assert page.with_class("fact") == []
-    for full in (False, True):
-        terminal.show(trace, Console(file=io.StringIO()), full=full)
-
-
-def test_the_terminal_shows_queries_facts_passages_and_cost() -> None:
-    out = io.StringIO()
-    terminal.show(make_large(), Console(file=out, width=200), full=True)
-    text = out.getvalue()
-    for wanted in (
-        "Who <b>wrote</b> & “when”? [red]",
-        "step 4  query 4",
-        "Person 1-0 — knows [bold] — Place 1-0",
-        "gist",
-        "the year is missing",
-        "1. Title of p1-0",
-        "step 1: 1",
-        "4 calls, 1000 + 10 tokens, 1234 ms",
-    ):
-        assert wanted in text, wanted
+    assert show(trace).startswith("?")
 
 
 def test_files_and_notebooks_show_the_same_page(tmp_path: Path) -> None:
     trace = make_large()
     file = trace.to_html(tmp_path / "trace.html")
-    assert file.read_text("utf-8") == picture.to_html(trace)
+    assert file.read_text("utf-8") == rendering.to_html(trace)
     frame = Page(trace._repr_html_())
     ((tag, attributes),) = frame.seen
-    assert tag == "iframe" and attributes["srcdoc"] == picture.to_html(trace)
+    assert tag == "iframe" and attributes["srcdoc"] == rendering.to_html(trace)
 
 
 def test_a_summary_has_25_lines_at_most_and_none_is_wider_than_the_terminal() -> None:
@@ -294,10 +245,10 @@ def test_a_summary_has_25_lines_at_most_and_none_is_wider_than_the_terminal() ->
         call.unreadable = True
     for width in (40, 80, 200):
         out = io.StringIO()
-        terminal.show(trace, Console(file=out, width=width))
+        rendering.show(trace, Console(file=out, width=width))
         lines = out.getvalue().splitlines()
-        assert len(lines) == terminal.MAX_LINES and max(map(len, lines)) <= width
-        assert lines[0].startswith("Who wrote it?") and "full=True" in lines[-1][:40]
+        assert len(lines) == 25 and max(map(len, lines)) <= width
+        assert lines[0].startswith("Who wrote it?") and "trace.to_html(path)" in lines[-1][:40]
     for wanted in ("In 1982 [1][2]", "open: a 0 — b — ?c", "[1] Title of p1-0", "path: ", "step 1: query 1", "4 calls"):
         assert any(wanted in line for line in lines), wanted
 
@@ -309,7 +260,7 @@ def test_the_object_of_a_long_sentence_is_seen(words: str, width: int, subject: 
     trace = Trace(question="Who?")
     trace.note(trace.open_step(), gist=[[subject, words * 10, "the notes"]])
     out = io.StringIO()
-    terminal.show(trace, Console(file=out, width=width))
+    rendering.show(trace, Console(file=out, width=width))
     start = re.escape(words[:3])
     end = re.escape(words.strip(" ,")[-2:])
     assert re.search(rf"^path: {subject[:3]}.* — {start}.* … .*{end},? — the notes$", out.getvalue(), re.MULTILINE)
@@ -317,16 +268,8 @@ def test_the_object_of_a_long_sentence_is_seen(words: str, width: int, subject: 
 
 def test_a_summary_of_little_has_few_lines() -> None:
     out = io.StringIO()
-    terminal.show(Trace(question="Why?"), Console(file=out, width=80))
+    rendering.show(Trace(question="Why?"), Console(file=out, width=80))
     assert out.getvalue().splitlines()[:2] == ["Why?", "No answer."] and len(out.getvalue().splitlines()) == 4
-
-
-def test_the_names_of_lists_are_text() -> None:
-    out, trace = io.StringIO(), Trace(question="Who?")
-    ranks = {"[red]step[/red] 1": 2}
-    trace.note(passages=[Source(passage_id="p", title="P", text="", score=1.0, ranks=ranks, chain=[])])
-    terminal.show(trace, Console(file=out, width=80), full=True)
-    assert "1. P  [red]step[/red] 1: 2" in out.getvalue()
 
 
 def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
@@ -334,11 +277,8 @@ def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert "query 1" in capsys.readouterr().out
 
 
-def test_pagerank_is_shown_where_it_took_part(capsys: pytest.CaptureFixture[str]) -> None:
+def test_pagerank_is_shown_where_it_took_part() -> None:
     trace = make_large()
-    trace.show(full=True)
-    assert "PageRank" not in picture.to_html(trace) + capsys.readouterr().out
+    assert "PageRank" not in rendering.to_html(trace)
     trace.note(trace.steps[1], pagerank=["p2-3", "p1-0"])
-    assert "2 by PageRank</summary><ol><li>Title of p2-3</li><li>Title of p1-0</li>" in picture.to_html(trace)
-    trace.show(full=True)
-    assert "PageRank: Title of p2-3, Title of p1-0" in capsys.readouterr().out
+    assert "2 by PageRank</summary><ol><li>Title of p2-3</li><li>Title of p1-0</li>" in rendering.to_html(trace)

@@ -2,7 +2,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -97,32 +97,6 @@ def test_json_brings_back_any_text_and_number(trace: Trace) -> None:
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
 
 
-def test_a_new_trace_knows_the_question_and_nothing_else() -> None:
-    assert Trace(question="Who?").model_dump() == {
-        "question": "Who?",
-        "steps": [],
-        "links": [],
-        "passages": [],
-        "titles": {},
-        "calls": [],
-        "stopped": "",
-        "answer": "",
-        "response": "",
-        "unanswered": False,
-        "citations": {},
-        "checks": [],
-        "supporting": [],
-        "verification": "",
-        "ms": 0.0,
-    }
-
-
-def test_steps_are_numbered_from_one() -> None:
-    trace = Trace(question="Who?")
-    assert [trace.open_step(), trace.open_step()] == [Step(number=1), Step(number=2)]
-    assert trace.open_step() is trace.steps[2]
-
-
 def test_sums_are_over_all_calls_and_all_steps() -> None:
     trace = _make_full()
     assert trace.llm_calls == 3
@@ -204,25 +178,6 @@ def test_listeners_are_told_plain_json() -> None:
     assert json.loads(json.dumps(heard)) == [list(event) for event in heard]
 
 
-def test_what_a_listener_was_told_does_not_change_behind_its_back() -> None:
-    trace, base = Trace(question="Who?"), ["p1"]
-    heard = _listen(trace)
-    trace.note(trace.open_step(), base=base, gist=[FATHER])
-    base.append("p2")
-    assert heard == [(1, "base", ["p1"]), (1, "gist", [FATHER])]
-
-
-def test_a_listener_hears_what_comes_after_it_and_all_hear_the_same() -> None:
-    trace = Trace(question="Who?")
-    step = trace.open_step()
-    first = _listen(trace)
-    trace.note(step, query="Which?")
-    second = _listen(trace)
-    trace.note(step, query="Where?")
-    assert first == [(1, "query", "Which?"), (1, "query", "Where?")]
-    assert second == [(1, "query", "Where?")]
-
-
 def test_a_call_is_added_and_told() -> None:
     trace = Trace(question="Who?")
     first, second = _listen(trace), _listen(trace)
@@ -234,19 +189,7 @@ def test_a_call_is_added_and_told() -> None:
     assert first == second == [(2, "call", fields)]
 
 
-def test_a_field_that_does_not_exist_is_an_error() -> None:
-    trace = Trace(question="Who?")
-    with pytest.raises(AttributeError, match="querry"):
-        trace.note(trace.open_step(), querry="Which?")
-
-
 # -- Whose trace it is ------------------------------------------------------------------------------------------------
-
-
-def test_without_a_wish_the_trace_is_new() -> None:
-    one, two = take_trace("Who?"), take_trace("Who?")
-    assert one == two == Trace(question="Who?")
-    assert one is not two
 
 
 def test_a_trace_is_claimed_once_and_keeps_its_question() -> None:
@@ -276,22 +219,6 @@ def test_the_inner_wish_counts_inside_and_the_outer_one_behind_it() -> None:
             assert take_trace("Who?") not in (inner, outer)
         assert take_trace("Who?") is outer
         assert take_trace("Who?") not in (inner, outer)
-
-
-def test_an_outer_wish_that_was_granted_does_not_come_back() -> None:
-    outer, inner = Trace(question="outer"), Trace(question="inner")
-    with use_trace(outer):
-        assert take_trace("Who?") is outer
-        with use_trace(inner):
-            pass
-        assert take_trace("Who?") == Trace(question="Who?")
-
-
-def test_a_wish_is_heard_in_its_own_context_alone() -> None:
-    trace, elsewhere = Trace(question="Who?"), copy_context()
-    with use_trace(trace):
-        assert elsewhere.run(take_trace, "Who?") is not trace
-        assert copy_context().run(take_trace, "Who?") is trace
 
 
 # -- Streams ----------------------------------------------------------------------------------------------------------
@@ -331,14 +258,6 @@ async def test_events_come_while_the_work_goes_on() -> None:
     assert await asyncio.wait_for(anext(stream), 60) == _make_event("first")
     seen.set()
     assert await asyncio.wait_for(_collect(stream), 60) == [_make_event("second"), "result"]
-
-
-@pytest.mark.parametrize("result", ["result", None, []], ids=str)
-async def test_work_without_events_is_its_result(result: Any) -> None:
-    async def work() -> Any:
-        return result
-
-    assert await asyncio.wait_for(_collect(stream_trace(Trace(question="Who?"), work)), 60) == [result]
 
 
 async def test_an_error_of_the_work_is_raised_behind_the_events() -> None:

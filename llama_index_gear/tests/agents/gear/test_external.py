@@ -31,8 +31,7 @@ from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.expansion.alignment import shared_name
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage
-from llama_index_gear.trace.rendering import to_html
-from llama_index_gear.trace.terminal import show
+from llama_index_gear.trace.rendering import show, to_html
 from llama_index_gear.triple import GraphTriple
 
 Slots = list[str]
@@ -74,10 +73,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]
     store.close()
 
 
-@pytest.fixture(scope="module", params=["sparse", "dense"])
-def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
     folder = tmp_path_factory.mktemp("graph")
-    graph = ExternalTripleStore.from_path(folder, embed_model=WordEmbedding(), dense=request.param == "dense")
+    graph = ExternalTripleStore.from_path(folder, embed_model=WordEmbedding())
     graph.load(GRAPH)
     yield graph
     graph.close()
