@@ -129,7 +129,8 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
     """Bring the store to what the files of DIR say now.
 
     Text and Markdown are read; PDF, Word, HTML and others with `pip install 'llama-index-gear[files]'`. A second run
-    does only what has changed, deleted files too. No language model is asked, unless --llm names one.
+    does only what has changed, deleted files too. Links between files are followed; those that lead nowhere are named.
+    No language model is asked, unless --llm names one.
     """
     options = ExtractionOptions(**extraction).check()
     if folder.resolve().is_relative_to(store_folder.expanduser().resolve()):
