@@ -31,6 +31,8 @@ _ADDRESS_KEYS = ("url", "source", "source_url", "message_id")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _OF_FOLDER = frozenset({"_index", "default", "home", "index", "readme"})
 """Stems of the file that speaks for its folder."""
+_LABEL_ALONE = re.compile(r"[\w-]+")
+"""Matches the target of a link of MyST that is a label, and that of a wiki that is a page's name."""
 _OF_SPHINX = frozenset({"genindex", "modindex", "py-modindex", "search"})
 _PLACE = re.compile(
     r"(?m)^ {0,3}(?P<marks>#{1,6})[ \t]{1,20}(?P<heading>\S[^\n]{0,300})$"
@@ -228,7 +230,8 @@ class Pages:
         if kind == "doc":
             found = self._find_path(target, origin)
             return Target(found, found.title) if found else None
-        return self._find_target(target, origin) or (self._find_labelled(target, origin) if kind == "xref" else None)
+        is_label = kind == "xref" or _LABEL_ALONE.fullmatch(target)
+        return self._find_target(target, origin) or (self._find_labelled(target, origin) if is_label else None)
 
     def _find_target(self, target: str, origin: Page) -> Target | None:
         """Find a path below the root, or beside the origin, or an address; what stands behind "#" is a section."""
@@ -242,13 +245,15 @@ class Pages:
         return self._enter(page, unquote(fragment)) if page else None
 
     def _find_path(self, path: str, origin: Page) -> Page | None:
-        folder = "" if path.startswith("/") else posixpath.dirname(origin.path)
-        whole = posixpath.normpath(posixpath.join(folder, path.replace("\\", "/").lstrip("/"))) if path else ""
-        if not path or whole.startswith(".."):
-            return None
-        whole = "" if whole == "." else whole.casefold()
-        found = self._by_path.get(whole) or self._by_path.get(_without_ending(whole))
-        return found[0] if found else None
+        """Find a path beside the origin; else, as a site's address of it ends in "/", below it."""
+        path = path.replace("\\", "/")
+        folders = [""] if path.startswith("/") else [posixpath.dirname(origin.path), _without_ending(origin.path)]
+        for folder in folders if path else ():
+            whole = posixpath.normpath(posixpath.join(folder, path.lstrip("/"))).casefold()
+            whole = "" if whole == "." else whole
+            if found := self._by_path.get(whole) or self._by_path.get(_without_ending(whole)):
+                return found[0]
+        return None
 
     def _find_named(self, name: str, origin: Page) -> Page | None:
         """Find a wikilink's page: by its path or the end of it, by its stem, or by a name that it states."""
