@@ -270,6 +270,17 @@ def _name_place(link: DeadLink, node: BaseNode, lines: Mapping[str, int]) -> str
     return f"{link.path}: {link.target}" if "file_type" in node.metadata else f"{link.path}:{line}: {link.target}"
 
 
+def make_splitter() -> SentenceSplitter:
+    """Make what cuts files into passages."""
+    return SentenceSplitter(
+        chunk_size=PASSAGE_TOKENS,
+        chunk_overlap=OVERLAP_TOKENS,
+        chunking_tokenizer_fn=split_pieces,
+        secondary_chunking_regex=_PHRASES,
+        id_func=passage_id,
+    )
+
+
 def _read_passages(
     reader: FolderReader, paths: Sequence[Path], *, is_stoppable: bool
 ) -> tuple[dict[str, BaseNode], dict[str, int]]:
@@ -283,13 +294,7 @@ def _read_passages(
     """
     passages: dict[str, BaseNode] = {}
     lines: dict[str, int] = {}
-    splitter = SentenceSplitter(
-        chunk_size=PASSAGE_TOKENS,
-        chunk_overlap=OVERLAP_TOKENS,
-        chunking_tokenizer_fn=split_pieces,
-        secondary_chunking_regex=_PHRASES,
-        id_func=passage_id,
-    )
+    splitter = make_splitter()
     read = 0
     try:
         with tqdm(paths, desc="Reading files", unit="file", disable=not paths) as bar:
