@@ -13,6 +13,7 @@ else:
         "expansion.beam_search": "BeamSearch",
         "expansion.pagerank": "LocalPageRank",
         "extraction.extractor": "GeARTripleExtractor",
+        "extraction.links": "LinkTripleExtractor",
         "extraction.mentions": "MentionTripleExtractor",
         "ingestion.existing_collection": "ExistingCollection",
         "ingestion.files": "FolderReader",

@@ -6,6 +6,7 @@ from llama_index_gear.errors import GeARError
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
+from llama_index_gear.extraction.links import LinkTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.ingestion.existing_collection import ExistingCollection
 from llama_index_gear.ingestion.files import FolderReader
@@ -45,6 +46,7 @@ __all__ = [
     "GeARVectorStore",
     "GraphRetriever",
     "LightEmbedding",
+    "LinkTripleExtractor",
     "LocalPageRank",
     "MentionTripleExtractor",
     "NaiveGERetriever",

@@ -8,11 +8,12 @@ must be remembered, and a run after one that was killed does what is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 from click import ClickException
 from llama_index.core.node_parser import SentenceSplitter
@@ -24,10 +25,12 @@ from llama_index_gear import GeARTripleExtractor, MentionTripleExtractor, passag
 from llama_index_gear.characters import count
 from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
+from llama_index_gear.extraction.links import DeadLink, LinkedPassages, relink, without_links
 from llama_index_gear.extraction.sentences import split_pieces
 from llama_index_gear.ingestion.files import FolderReader
 from llama_index_gear.ingestion.origins import read_file, refuse_meeting
 from llama_index_gear.ingestion.reading_process import SECONDS
+from llama_index_gear.ingestion.stated_links import place_links
 from llama_index_gear.messages import shorten_line, show_line
 from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay
 
@@ -55,6 +58,8 @@ class IndexReport:
         skipped: path of a file → why it has no text that can be read. What the store has of it is kept.
         failed: path of a file, or of a folder → why it could not be read. What the store has of it is kept.
         unread: number of files that an interrupt kept from being read. What the store has of them is kept.
+        links: number of links from one file to another.
+        dead_links: those that lead nowhere, as "file:line: target"; without a line, if the file was converted.
         ledger: the account of a model's extraction; empty if rules extracted.
 
     """
@@ -66,6 +71,8 @@ class IndexReport:
     skipped: dict[str, str]
     failed: dict[str, str]
     unread: int
+    links: int
+    dead_links: list[str]
     ledger: ExtractionLedger
 
 
@@ -81,6 +88,8 @@ class IndexPlan:
         kept: id → stored passage of those of them that the files did not change.
         candidates: the passages to extract. A `GeARTripleExtractor` leaves those alone that it had extracted before.
         gone: ids of the stored passages that no file has any more.
+        linked: the links between all that the store will have.
+        dead_links: those that lead nowhere, as "file:line: target".
 
     """
 
@@ -91,6 +100,8 @@ class IndexPlan:
     kept: dict[str, BaseNode]
     candidates: list[BaseNode]
     gone: list[str]
+    linked: LinkedPassages
+    dead_links: list[str]
 
     @property
     def estimate(self) -> ExtractionEstimate | None:
@@ -104,9 +115,9 @@ class IndexPlan:
         for start in range(0, len(self.gone), _DELETED_AT_ONCE):
             self.store.delete_nodes(self.gone[start : start + _DELETED_AT_ONCE])
         written, ledger = 0, ExtractionLedger()
-        with tqdm(
-            total=len(self.candidates), desc="Storing passages", unit="passage", disable=not self.candidates
-        ) as bar:
+        relinked = self._find_relinked()
+        total = len(self.candidates) + len(relinked)
+        with tqdm(total=total, desc="Storing passages", unit="passage", disable=not total) as bar:
             turns = self.store.turns
             for start in range(0, len(self.candidates), _BATCH):
                 nodes = self.candidates[start : start + _BATCH]
@@ -118,15 +129,35 @@ class IndexPlan:
                     self._look_again(extracted)
                     extracted = self._leave_out_refused(extracted)
                 ledger += ExtractionLedger.of([node for node in extracted if _read_record(node)])
-                changed = [node for node in extracted if not self._may_stay(node)]
+                changed = [linked for node in extracted if (linked := self._link(node)) is not None]
                 if changed:
                     self.store.add(self.store.embed_model(changed))
                 written += len(changed)
                 bar.update(len(nodes))
+            for start in range(0, len(relinked), _BATCH):
+                ids = list(relinked)[start : start + _BATCH]
+                self.store.pass_turn()
+                stored = self.store.get_nodes(ids)
+                written += len(self.store.add(relink(stored, relinked), if_unchanged_since=stored))
+                bar.update(len(ids))
         files = {node.metadata["file"] for node in self.wanted.values()}
         skipped, failed = self.reader.skipped, self.reader.failed
         unread = len(self.reader.unread)
-        return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, unread, ledger)
+        counts = len(files), len(self.wanted), written, len(self.gone)
+        return IndexReport(*counts, skipped, failed, unread, self.linked.number, self.dead_links, ledger)
+
+    def _find_relinked(self) -> dict[str, BaseNode]:
+        """Return the stored passages whose text stays, and whose links lead elsewhere now, by id."""
+        others = self.kept.keys() - {node.node_id for node in self.candidates}
+        linked = {id_: self.linked.attach(self.kept[id_]) for id_ in sorted(others)}
+        return {id_: node for id_, node in linked.items() if node is not self.kept[id_]}
+
+    def _link(self, node: BaseNode) -> BaseNode | None:
+        """Return what is to be stored of a passage, with its links; None if the store has that."""
+        stored = self.kept.get(node.node_id)
+        base = stored if stored is not None and self._may_stay(node, stored) else node
+        linked = self.linked.attach(base)
+        return None if linked is stored else linked
 
     def _leave_out_refused(self, nodes: Sequence[BaseNode]) -> list[BaseNode]:
         return [node for node in nodes if node.node_id in self.wanted]
@@ -152,13 +183,11 @@ class IndexPlan:
             if _read_content(node) == _read_content(stored.get(id_)):
                 self.kept[id_] = stored[id_]
 
-    def _may_stay(self, node: BaseNode) -> bool:
+    @staticmethod
+    def _may_stay(node: BaseNode, stored: BaseNode) -> bool:
         """Return True if the store has a passage with these triples, or with others that must stay."""
-        stored = self.kept.get(node.node_id)
-        if stored is None:
-            return False
-        is_same = has_failed(node) and read_triples(stored) == read_triples(node)
-        return is_same or bool(_read_record(node).get("reused")) or must_stay(stored, node)
+        is_same = without_links(read_triples(stored)) == without_links(read_triples(node))
+        return (has_failed(node) and is_same) or bool(_read_record(node).get("reused")) or must_stay(stored, node)
 
 
 def plan_index(
@@ -191,7 +220,7 @@ def plan_index(
     is_model = isinstance(extractor, GeARTripleExtractor)
     paths = reader.list_files()
     with store.leave_folder(), closing(reader):  # to read them may take long
-        wanted = _read_passages(reader, paths, is_stoppable=not is_model)
+        wanted, lines = _read_passages(reader, paths, is_stoppable=not is_model)
     if not paths and not reader.failed:
         raise ClickException(
             f"there is no file in {folder}: put texts, Markdown or PDFs into it, or name another folder; hidden files "
@@ -217,11 +246,45 @@ def plan_index(
         for id_, node in stored.items()
         if id_ not in wanted and (file := read_file(node)) is not None and not reader.keeps(file)
     ]
-    return IndexPlan(store, extractor, reader, wanted, kept, candidates, gone)
+    left = [node for id_, node in stored.items() if id_ not in {*wanted, *gone}]
+    linked = LinkedPassages([*wanted.values(), *left])
+    names = {path.name for path in paths}
+    dead = [link for link in linked.dead if link.node_id in wanted and not _exists(link, folder, names)]
+    dead_links = [_name_place(link, wanted[link.node_id], lines) for link in dead]
+    return IndexPlan(store, extractor, reader, wanted, kept, candidates, gone, linked, list(dict.fromkeys(dead_links)))
 
 
-def _read_passages(reader: FolderReader, paths: Sequence[Path], *, is_stoppable: bool) -> dict[str, BaseNode]:
-    """Read the passages of files, by id; note the files that can't be read.
+def _exists(link: DeadLink, folder: Path, names: Container[str]) -> bool:
+    """Return True if a link leads to a file that has no text, as a picture, or that stands beside the folder."""
+    path = unquote(link.target.partition("#")[0].partition("?")[0])
+    beside = (folder / PurePosixPath(link.path).parent / path.lstrip("/"), folder / path.lstrip("/"))
+    try:
+        return PurePosixPath(path).name in names or any(place.exists() for place in beside)
+    except (OSError, ValueError):  # no name of a file
+        return False
+
+
+def _name_place(link: DeadLink, node: BaseNode, lines: Mapping[str, int]) -> str:
+    """Return where a dead link stands, and its target. Lines of a converted file are not the file's."""
+    line = lines[link.node_id] + node.get_content().count("\n", 0, link.place)
+    return f"{link.path}: {link.target}" if "file_type" in node.metadata else f"{link.path}:{line}: {link.target}"
+
+
+def make_splitter() -> SentenceSplitter:
+    """Make what cuts files into passages."""
+    return SentenceSplitter(
+        chunk_size=PASSAGE_TOKENS,
+        chunk_overlap=OVERLAP_TOKENS,
+        chunking_tokenizer_fn=split_pieces,
+        secondary_chunking_regex=_PHRASES,
+        id_func=passage_id,
+    )
+
+
+def _read_passages(
+    reader: FolderReader, paths: Sequence[Path], *, is_stoppable: bool
+) -> tuple[dict[str, BaseNode], dict[str, int]]:
+    """Read the passages of files, by id, and the lines that they begin in; note the files that can't be read.
 
     Args:
         reader: of the folder.
@@ -230,13 +293,8 @@ def _read_passages(reader: FolderReader, paths: Sequence[Path], *, is_stoppable:
 
     """
     passages: dict[str, BaseNode] = {}
-    splitter = SentenceSplitter(
-        chunk_size=PASSAGE_TOKENS,
-        chunk_overlap=OVERLAP_TOKENS,
-        chunking_tokenizer_fn=split_pieces,
-        secondary_chunking_regex=_PHRASES,
-        id_func=passage_id,
-    )
+    lines: dict[str, int] = {}
+    splitter = make_splitter()
     read = 0
     try:
         with tqdm(paths, desc="Reading files", unit="file", disable=not paths) as bar:
@@ -249,7 +307,9 @@ def _read_passages(reader: FolderReader, paths: Sequence[Path], *, is_stoppable:
                     name = documents[0].metadata["file"]
                     reader.fail(name, f"no text of sentences: it can't be cut into passages ({reason})")
                 else:
-                    _take(passages, nodes, reader)
+                    _take(passages, place_links(nodes), reader)
+                    texts = {document.node_id: document.text for document in documents}
+                    lines |= {node.node_id: _find_line(node, texts) for node in nodes}
                 read += 1
     except KeyboardInterrupt:
         if not (is_stoppable and passages):
@@ -257,7 +317,13 @@ def _read_passages(reader: FolderReader, paths: Sequence[Path], *, is_stoppable:
         reader.leave(paths[read:])
         left = count(len(reader.unread), "file")
         show_line(f"stopped: {left} not read; what was read is stored now. Ctrl-C once more ends that too")
-    return passages
+    return passages, lines
+
+
+def _find_line(node: BaseNode, texts: Mapping[str, str]) -> int:
+    """Return the line of its document that a passage begins in, from 1."""
+    start = getattr(node, "start_char_idx", None)
+    return texts[node.ref_doc_id or ""].count("\n", 0, start or 0) + 1
 
 
 def _take(passages: dict[str, BaseNode], nodes: list[BaseNode], reader: FolderReader) -> None:

@@ -44,6 +44,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _READ_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 _SHOWN_FAILURES = 3
+_SHOWN_LINKS = 50
 _NEW_OBJECTS = 100_000  # between two collections: imports make a million objects that stay, a tenth of a start's time
 
 Command = Callable[..., Any]
@@ -129,7 +130,8 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
     """Bring the store to what the files of DIR say now.
 
     Text and Markdown are read; PDF, Word, HTML and others with `pip install 'llama-index-gear[files]'`. A second run
-    does only what has changed, deleted files too. No language model is asked, unless --llm names one.
+    does only what has changed, deleted files too. Links between files are followed; those that lead nowhere are named.
+    No language model is asked, unless --llm names one.
     """
     options = ExtractionOptions(**extraction).check()
     if folder.resolve().is_relative_to(store_folder.expanduser().resolve()):
@@ -163,6 +165,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
         f"{report.deleted} deleted. "
         f'Ask them: llama-index-gear ask "…" --store {shlex.quote(str(store_folder))}'
     )
+    _report_links(report.links, report.dead_links)
     for name, reason in report.skipped.items():
         click.echo(f"skipped: {name}: {reason}", err=True)
     for name, reason in report.failed.items():
@@ -170,6 +173,16 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
     if report.unread:
         raise click.Abort
     return _report_extraction(report.ledger, options) or (1 if report.failed else 0)
+
+
+def _report_links(number: int, dead: Sequence[str]) -> None:
+    """Say how many links there are between files, and name those that lead nowhere."""
+    if number or dead:
+        click.echo(f"{count(number, 'link')} between files, {len(dead)} that lead nowhere")
+    for link in dead[:_SHOWN_LINKS]:
+        click.echo(f"dead link: {link}", err=True)
+    if len(dead) > _SHOWN_LINKS:
+        click.echo(f"and {count(len(dead) - _SHOWN_LINKS, 'dead link')} more", err=True)
 
 
 @commands.command()

@@ -52,7 +52,7 @@ of AsciiDoc, attributes, templates, commands of TeX, footnotes. Inline code is m
 _CUT_LINK = re.compile(r"\]\([^\s()`]*\)?")
 """Matches the end of a link whose beginning is in another passage."""
 
-_REFERENCE = re.compile(r"\[([^\[\]\n]{1,200})\]\[[^\[\]\n]{0,100}\]")
+_REFERENCE = re.compile(r"\[([^\[\]\n]{1,200})\]\[([^\[\]\n]{0,100})\]")
 """Matches a link whose target stands in another passage."""
 
 
@@ -65,6 +65,8 @@ class Link(NamedTuple):
         start: place of its text.
         end: place behind its text.
         is_page: True if the target is a page's name, as in a wikilink.
+        address: what its document is looked up by, if the target doesn't say it: "wiki:people/nora-blum#Life", a role's
+            "doc:guide/start" and "ref:label", "xref:page.adoc", "def:label" of a target that stands in another passage.
 
     """
 
@@ -73,6 +75,7 @@ class Link(NamedTuple):
     start: int
     end: int
     is_page: bool = False
+    address: str = ""
 
 
 class Inline(NamedTuple):
@@ -107,6 +110,9 @@ def read_inline(source: str, references: Mapping[str, Any], *, is_markdown: bool
     if "](" in rest:
         rest = _CUT_LINK.sub(lambda match: GAP * len(match[0]), rest)
     if "][" in rest:
+        links += [
+            Link("", "", *match.span(1), address=f"def:{match[2] or match[1]}") for match in _REFERENCE.finditer(rest)
+        ]
         rest = _REFERENCE.sub(lambda match: f"{GAP}{match[1]}{GAP * (len(match[0]) - len(match[1]) - 1)}", rest)
     return Inline(rest, [link._replace(text=tidy(rest[link.start : link.end])) for link in links])
 
@@ -139,9 +145,12 @@ def _take_off(plain: list[str], match: re.Match[str], links: list[Link]) -> None
         if not match["wiki_text"]:
             start, end = match.span("wiki_target")
         if page := name_page(match["wiki_target"], match["wiki_text"] or ""):
-            links.append(Link("", page, start, end, is_page=True))
-    elif target := next((match[name] for name in _TARGETS.get(kind, ()) if match[name]), ""):
-        links.append(Link("", target, start, end))
+            links.append(Link("", page, start, end, is_page=True, address=f"wiki:{match['wiki_target']}"))
+    else:
+        target = next((match[name] for name in _TARGETS.get(kind, ()) if match[name]), "")
+        address = _read_address(kind, match, target)
+        if target or address:
+            links.append(Link("", target, start, end, address=address))
     if kind == "role" and not match["role_target"]:  # it names code: it stays marked as such
         start, end = start - 1, end + 1
         if plain[start] != "`":
@@ -155,6 +164,15 @@ def _take_off(plain: list[str], match: re.Match[str], links: list[Link]) -> None
         _blank(plain, *match.span(), by=" ")
 
 
+def _read_address(kind: str, match: re.Match[str], target: str) -> str:
+    """Return the address of a role that names a page or a label, and of AsciiDoc's `xref`; "" of all else."""
+    if kind == "role":
+        role = match[0].partition("`")[0].strip("{}:").rpartition(":")[2]
+        return f"{role}:{target or match['role_text']}" if role in _ROLES_OF_PAGES else ""
+    return f"xref:{target}" if kind == "asciidoc" and match[0].startswith("xref:") else ""
+
+
+_ROLES_OF_PAGES = frozenset({"any", "doc", "numref", "ref", "term"})
 _TEXTS = {
     "rst": "rst_text",
     "role": "role_text",

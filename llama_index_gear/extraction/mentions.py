@@ -249,7 +249,7 @@ class MentionTripleExtractor(TransformComponent):
             said = sentence.join(0, len(sentence.words)) if names and is_short else ""
             for start, end, name in names:
                 if entity_key(name) != own:
-                    yield Triple(subject, said or _cut_window(sentence, start, end), name)
+                    yield Triple(subject, said or sentence.window(start, end, _MAX_PREDICATE_WORDS), name)
 
     def _count_passage(self, text: str, foreign: str) -> None:
         """Count a passage for which there are no rules."""
@@ -266,10 +266,3 @@ class MentionTripleExtractor(TransformComponent):
         else:
             names = find_names(text, title, sentences)
         return zip(sentences, names, strict=True)
-
-
-def _cut_window(sentence: Sentence, start: int, end: int) -> str:
-    """Return up to `_MAX_PREDICATE_WORDS` words of the sentence, around the name from `start` to `end`."""
-    count = len(sentence.words)
-    first = max(0, min((start + end - _MAX_PREDICATE_WORDS + 1) // 2, count - _MAX_PREDICATE_WORDS))
-    return sentence.join(first, first + _MAX_PREDICATE_WORDS)

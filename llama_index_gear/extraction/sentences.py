@@ -113,6 +113,11 @@ class Sentence(NamedTuple):
             parts.append(f" {self.words[place]}" if is_apart else self.words[place])
         return "".join(parts)
 
+    def window(self, start: int, end: int, most: int) -> str:
+        """Return up to `most` of its words, around those from `start` to `end`."""
+        first = max(0, min((start + end - most + 1) // 2, len(self.words) - most))
+        return self.join(first, first + most)
+
 
 def split_sentences(text: str, *, is_markdown: bool | None = None) -> Iterator[Sentence]:
     """Split a passage into sentences. A block ends a sentence, too; a block of code is one sentence.

@@ -81,6 +81,9 @@ _CODE_OPTIONS = re.compile(
     r"(?m)^([ \t]*\.\.[ \t]+(?:code|code-block|sourcecode|literalinclude|doctest)::.*\n)(?:[ \t]+:[\w-]+:.*\n)+"
 )
 _ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w[^`<>\n]{0,200})`")
+_RST_LABEL = re.compile(r"(?m)^\.\. _([\w.:/ -]{1,100}):[ \t]*(?=\n)")
+_ASCIIDOC_LABEL = re.compile(r"(?m)^\[(?:\[([\w.:-]{1,100})(?:,[^\[\]\n]*)?\]|#([\w.:-]{1,100}))\][ \t]*(?=\n)")
+"""Match the names of what follows, which would be lost: they are written as MyST's, "(name)="."""
 _CELL = re.compile(r"(?<!\\)\|")
 _FENCED = re.compile(r"(?ms)^(```+|~~~+).*?^\1[`~]*[ \t]*$")
 _ORG_FURNITURE = re.compile(
@@ -273,6 +276,7 @@ def _write_tables(text: str) -> str:
 def _prepare_asciidoc(text: str) -> str:
     """Return AsciiDoc whose headings are marked in front: those above a line of dashes would be read as a paragraph."""
     marks = "=-~^+"
+    text = _ASCIIDOC_LABEL.sub(lambda match: f"\n({match[1] or match[2]})=\n", text)
 
     def mark(match: re.Match[str]) -> str:
         title, rule = match[1], match[2]
@@ -290,6 +294,8 @@ def _prepare_rst(text: str) -> str:
     field, begins with its text; and code has no options.
     """
     text = _CODE_OPTIONS.sub(r"\1", text)
+    text = _RST_LABEL.sub(r"\n(\1)=\n", text)
+    text = re.sub(r"(?m)^([ \t]*):(doc|ref):(?=`)", r"\1{\2}", text)
     text = _ROLE_IN_FRONT.sub(_write_role, text)
     return re.sub(r"(?m)^([ \t]*=+(?:[ \t]+=+)+)[ \t]*$", lambda match: match[1] + "=" * 200, text)
 

@@ -25,12 +25,13 @@ from llama_index_gear.ingestion.file_texts import MOST, read_text
 from llama_index_gear.ingestion.reading_process import SECONDS, ReadingProcess
 from llama_index_gear.ingestion.records_of_json import JSON
 from llama_index_gear.ingestion.regular_files import NOTE, NoText, UnreadableFile, check_file, is_collection
+from llama_index_gear.ingestion.stated_links import LINKS, MESSAGE_ID, read_links
 from llama_index_gear.ingestion.tables import TABLES
 from llama_index_gear.ingestion.titles import find_shared, find_title
 
 PARSER = "llama_index_gear.ingestion.file_texts:parse_file"
 """The function that reads what is not plain text, in a process of its own."""
-_HIDDEN_KEYS = ["file", "file_type"]
+_HIDDEN_KEYS = ["file", "file_type", LINKS, MESSAGE_ID]
 _MARKDOWN = {"file_type": "text/markdown"}  # of what was converted, whatever its name ends with
 
 
@@ -148,7 +149,12 @@ class FolderReader(BaseReader):
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
         title = find_title(name, texts[0] if texts else "", stated, shared)
-        kind = _MARKDOWN if path.suffix.lower() in CONVERTED else {}
+        kind: dict[str, Any] = dict(_MARKDOWN) if path.suffix.lower() in CONVERTED else {}
+        try:
+            kind |= read_links(path, texts[0] if texts else "")
+        except OSError as error:
+            self._note(path, name, error)
+            return []
         return [
             Document(
                 text=text,

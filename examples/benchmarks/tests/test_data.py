@@ -1,12 +1,15 @@
-"""The company's wiki among the sample data keeps what its README says of it."""
+"""The company's wiki and the linked documents among the sample data keep what their README says of them."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+import links
 import pytest
 from harness.data import load
 from repository import EXAMPLES
@@ -72,3 +75,26 @@ def test_each_step_is_said_on_its_page_and_the_answer_on_no_earlier_one(question
     assert question["type"] == "comparison" or answers[0] == steps[-1]["answer"]
     for page_id in gold[:-1]:
         assert not [answer for answer in answers if stands_in(answer, PAGES[page_id])], page_id
+
+
+LINKED = sorted((EXAMPLES / "data" / "linked_docs").glob("*/questions.jsonl"))
+
+
+@pytest.mark.parametrize("path", LINKED, ids=lambda path: path.parent.name)
+def test_the_questions_of_linked_documents_name_files_that_are_there(path: Path) -> None:
+    documents = [json.loads(line) for line in (path.parent / "corpus.jsonl").read_text("utf-8").splitlines()]
+    questions = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    ids = {document["id"] for document in documents}
+    assert len(ids) == len(documents) and len({question["id"] for question in questions}) == len(questions) == 40
+    for question in questions:
+        gold = question["gold_document_ids"]
+        assert set(gold) <= ids and len(gold) == (1 if question["type"] == "one" else 2), question["id"]
+    assert Counter(question["type"] for question in questions) == {"link": 20, "name": 10, "one": 10}
+    assert load(path.parent).has_documents and (path.parent / "LICENSE.txt").exists()
+
+
+def test_links_py_counts_documents_at_the_place_of_their_first_passage() -> None:
+    questions = [{"type": "link", "gold_document_ids": ["a", "b"]}, {"type": "one", "gold_document_ids": ["c"]}]
+    measured = links.measure([["a", "a", "b"], ["a", "b", "d", "e", "f", "c"]], questions)
+    assert measured["link, documents"]["all gold@2"] == 100 and measured["link, passages"]["all gold@2"] == 0
+    assert measured["link, passages"]["recall@2"] == 50 and measured["all questions, passages"]["recall@5"] == 50

@@ -1,0 +1,87 @@
+"""The links that a conversion into Markdown would lose: those of an HTML page to others of its site, and of letters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from email.message import Message
+from email.parser import BytesHeaderParser
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from llama_index.core.schema import BaseNode, MetadataMode
+
+from llama_index_gear.errors import is_whole
+from llama_index_gear.extraction.pages import fold
+from llama_index_gear.ingestion.converter import HTML
+
+LINKS = "links"
+"""Metadata key of a document's links, [words, target] each."""
+MESSAGE_ID = "message_id"
+_ANCHOR = re.compile(
+    r"<a\s(?:[^<>]{0,2000}?\s)?href\s*=\s*(?:\"([^\"<>]*)\"|'([^'<>]*)'|([^\s\"'<>]+))[^<>]*>", re.IGNORECASE
+)
+_TAG = re.compile(r"<[^<>]*>")
+_ID = re.compile(r"<[^<>\s]{1,500}>")
+_MOST_WORDS = 500  # characters of a link's words, with tags
+_MOST = 1_000  # links of a document
+
+
+def read_links(path: Path, text: str) -> dict[str, Any]:
+    """Return what a document's metadata say of its links: `links`, and a letter's `message_id`.
+
+    Args:
+        path: of the file.
+        text: the document's text. Links whose words it doesn't have are left out, as those of menus.
+
+    Raises:
+        OSError: the file can't be read.
+
+    """
+    ending = path.suffix.lower()
+    if ending in HTML:
+        links = _read_anchors(path.read_bytes().decode("utf-8", "replace"), text)
+        return {LINKS: links} if links else {}
+    if ending == ".eml":
+        with path.open("rb") as file:
+            return _read_header(BytesHeaderParser().parse(file))
+    return {}
+
+
+def _read_anchors(source: str, text: str) -> list[list[str]]:
+    links: dict[tuple[str, str], None] = {}
+    folded = f" {fold(text)} "
+    for match in _ANCHOR.finditer(source):
+        target = unescape(match[1] or match[2] or match[3] or "").strip()
+        end = source.find("</a", match.end(), match.end() + _MOST_WORDS)
+        words = " ".join(unescape(_TAG.sub("", source[match.end() : end])).split()) if end > 0 else ""
+        if words and f" {fold(words)} " in folded and is_whole(words + target) and not re.match(r"\w+:|//|#", target):
+            links[words, target] = None
+            if len(links) == _MOST:
+                break
+    return [list(link) for link in links]
+
+
+def _read_header(header: Message) -> dict[str, Any]:
+    """Read whom a letter answers. Letters that it only refers to come first in `References`."""
+    found: dict[str, Any] = {}
+    if own := _ID.search(str(header.get("Message-ID", ""))):
+        found[MESSAGE_ID] = own[0]
+    answered = _ID.findall(f"{header.get('In-Reply-To', '')} {header.get('References', '')}")
+    if answered := [id_ for id_ in dict.fromkeys(answered) if is_whole(id_)][:_MOST]:
+        found[LINKS] = [["", id_] for id_ in answered]
+    return found
+
+
+def place_links(nodes: Sequence[BaseNode]) -> list[BaseNode]:
+    """Leave each passage of a file the links whose words it has; the first one those without words."""
+    placed = []
+    for number, node in enumerate(nodes):
+        if links := node.metadata.get(LINKS):
+            text = f" {fold(node.get_content(MetadataMode.NONE))} "
+            own = [[words, to] for words, to in links if (f" {fold(words)} " in text if words else number == 0)]
+            kept = {key: value for key, value in node.metadata.items() if key != LINKS}
+            node = node.model_copy(update={"metadata": {**kept, LINKS: own} if own else kept})
+        placed.append(node)
+    return placed

@@ -1,0 +1,156 @@
+"""`index` and the links between files: counted, named where they lead nowhere, and followed through every change."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_index_gear import GeARVectorStore, read_triples
+from llama_index_gear.cli import indexing
+from llama_index_gear.ingestion import converter
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.tests.cli.test_indexing import index_and_die
+
+Runner = Callable[..., Any]
+needs_converter = pytest.mark.skipif(not converter.is_installed(), reason="needs the extra files")
+HISTORIES = int(os.environ.get("GEAR_HISTORIES", "3"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder of files."""
+    (tmp_path / "docs").mkdir()
+    return tmp_path / "docs"
+
+
+def read_links(store: Path) -> dict[str, list[str]]:
+    """Return what the links of each passage lead to."""
+    with GeARVectorStore.from_path(store, embed_model=WordEmbedding()) as opened:
+        assert opened.check().ok
+        nodes = opened.get_nodes()
+    found = {
+        node.node_id: [triple.object for triple in read_triples(node) if triple.predicate.endswith("links to")]
+        for node in nodes
+    }
+    return {id_: objects for id_, objects in found.items() if objects}
+
+
+def test_links_are_counted_and_those_that_lead_nowhere_are_named(run: Runner, folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\xff")
+    (folder / "crane.md").write_text("# The crane\n\nIt is tall.", "utf-8")
+    text = (
+        "# Yard\n\nSee [it](../crane.md),\n[gone](gone.md) or [[nobody]]; [view](../picture.png), [web](https://a.b)."
+    )
+    (folder / "sub" / "yard.md").write_text(text, "utf-8")
+    ran = run("index", "docs", "--store", "s")
+    assert ran.code == 0 and "1 link between files, 2 that lead nowhere\n" in ran.out
+    assert [line for line in ran.err.splitlines() if line.startswith("dead link")] == [
+        "dead link: sub/yard.md:4: nobody",
+        "dead link: sub/yard.md:4: gone.md",
+    ]
+    assert read_links(folder.parent / "s") == {"sub/yard.md-0": ["The crane"]}
+
+
+def test_a_target_that_moves_is_followed_and_only_what_changes_is_written(
+    run: Runner, folder: Path, embedding: Any
+) -> None:
+    (folder / "yard.md").write_text("# Yard\n\nGrease is kept in [[crane]] all year.", "utf-8")
+    (folder / "other.md").write_text("# Other\n\nNothing is here.", "utf-8")
+    run("index", "docs", "--store", "s")
+    assert read_links(folder.parent / "s") == {}
+    (folder / "crane.md").write_text("# North Crane\n\nIt is tall.", "utf-8")
+    assert "3 passages: 2 new or changed, 0 deleted" in run("index", "docs", "--store", "s").out
+    assert read_links(folder.parent / "s") == {"yard.md-0": ["North Crane"]}
+    embedding.embedded = 0
+    assert "3 passages: 0 new or changed, 0 deleted" in run("index", "docs", "--store", "s").out
+    assert embedding.embedded == 0
+    (folder / "sub").mkdir()
+    (folder / "crane.md").rename(folder / "sub" / "crane.md")
+    assert "1 new or changed, 1 deleted" in run("index", "docs", "--store", "s").out
+    (folder / "sub" / "crane.md").write_text("# South Crane\n\nIt is tall.", "utf-8")
+    assert "2 new or changed, 0 deleted" in run("index", "docs", "--store", "s").out
+    assert read_links(folder.parent / "s") == {"yard.md-0": ["South Crane"]}
+    (folder / "sub" / "crane.md").unlink()
+    assert "1 new or changed, 1 deleted" in run("index", "docs", "--store", "s").out
+    assert read_links(folder.parent / "s") == {}
+
+
+@needs_converter
+def test_converted_files_keep_their_links(run: Runner, folder: Path) -> None:
+    (folder / "a.html").write_text(
+        "<html><head><title>Yard page</title></head><body><nav><a href='b.html'>Menu</a></nav><h1>Yard page</h1>"
+        "<p>Grease is kept in <a href='sub/crane.html#top'>the <b>north</b> crane</a>.</p></body></html>",
+        "utf-8",
+    )
+    (folder / "sub").mkdir()
+    (folder / "sub" / "crane.html").write_text("<h1>North Crane</h1><p>It is tall.</p>", "utf-8")
+    (folder / "pump house.rst").write_text(
+        ".. _the-pump:\n\nPump house\n==========\n\n:doc:`sub/crane` is near, and :ref:`that <oil>`.\n", "utf-8"
+    )
+    (folder / "manual.adoc").write_text("= Manual\n\n[[oil]]\n== Oil of Bremen\n\nSee xref:the-pump[].\n", "utf-8")
+    for name, own, answered in (("first", "<1@x>", None), ("second", "<2@x>", "<1@x>")):
+        letter = EmailMessage()
+        letter["Subject"], letter["Message-ID"] = f"The {name} letter", own
+        if answered:
+            letter["In-Reply-To"] = answered
+        letter.set_content("Some words.")
+        (folder / f"{name}.eml").write_bytes(letter.as_bytes())
+    run("index", "docs", "--store", "s")
+    assert read_links(folder.parent / "s") == {
+        "a.html-0": ["North Crane"],
+        "manual.adoc-0": ["Pump house"],
+        "pump house.rst-0": ["North Crane", "Manual", "Oil of Bremen"],
+        "second.eml-0": ["The first letter"],
+    }
+
+
+def write(draw: random.Random, names: list[str]) -> str:
+    kinds = ["[x]({}.md)", "[[{}]]", "[x](../{}.md#part)", "{}", "Words of Ada Blum. {}"]
+    parts = [draw.choice(kinds).format(draw.choice(names)) for _ in range(draw.randrange(1, 5))]
+    return f"# {draw.choice(['Title', 'Plan'])} of {draw.choice(names)}\n\n" + "\n\n".join(
+        f"It is said to lead {part} from here, and goes on." for part in parts
+    )
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_whatever_the_history_of_a_folder_the_end_equals_a_fresh_index(
+    run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Files are added, edited, renamed, moved and deleted, and runs are killed in between."""
+    draw = random.Random(seed)
+    names = ["ada", "bob", "cid", "dee"]
+    places = [folder / part / f"{name}.md" for part in ("", "sub", "far/off") for name in names]
+    monkeypatch.setattr(indexing, "_BATCH", 2)
+    for _ in range(5):
+        for _ in range(draw.randrange(1, 4)):
+            there = [place for place in places if place.exists()]
+            action = draw.choice(["add", "edit", "move", "delete"]) if len(there) > 1 else "add"
+            target = draw.choice([place for place in places if place.exists() == (action in ("edit", "delete"))])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if action == "delete":
+                target.unlink()
+            elif action == "move":
+                draw.choice(there).rename(target)
+            else:
+                target.write_text(write(draw, names), "utf-8")
+        if draw.random() < 0.3:
+            index_and_die(run, monkeypatch, draw.randrange(3))
+        else:
+            assert run("index", "docs", "--store", "s").code == 0
+    run("index", "docs", "--store", "s")
+    assert ": 0 new or changed, 0 deleted" in run("index", "docs", "--store", "s").out
+    run("index", "docs", "--store", "fresh")
+    assert read_all(folder.parent / "s") == read_all(folder.parent / "fresh")
+
+
+def read_all(store: Path) -> dict[str, Any]:
+    with GeARVectorStore.from_path(store, embed_model=WordEmbedding()) as opened:
+        assert opened.check().ok
+        return {node.node_id: (node.get_content(), node.metadata) for node in opened.get_nodes()}

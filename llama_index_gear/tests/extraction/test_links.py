@@ -1,0 +1,232 @@
+"""Links between documents, and their names, as triples: what each kind of link leads to, and what it must not."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from llama_index.core.ingestion import run_transformations
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode, Document, TextNode
+from qdrant_client import QdrantClient
+
+from llama_index_gear import GeARVectorStore, LinkTripleExtractor, MentionTripleExtractor, passage_id, read_triples
+from llama_index_gear.extraction.links import LinkedPassages, without_links
+from llama_index_gear.store.alias_rules import states_alias
+from llama_index_gear.testing import WordEmbedding
+
+TARGETS = {
+    "crane.md": ("North Crane", "---\naliases: [Old Lady, 'hoist']\n---\n# North Crane\n\nIt is tall.\n"),
+    "guide/start.rst": ("First Steps", "# First Steps\n\n(oil)=\n\n## Oil of Bremen\n\nOil it daily.\n"),
+    "guide/page two.adoc": ("Second Page", "# Second Page {#two}\n\nMore."),
+    "people/nora-blum.md": ("Nora Blum", "Nora builds.\n"),
+    "web.html": ("Web Page", "Text of the web."),
+}
+
+
+def make(files: dict[str, tuple[str, str]], **metadata: Any) -> list[BaseNode]:
+    """Make a passage of each file: path → title and text."""
+    return [
+        TextNode(id_=f"{path}-0", text=text, metadata={"title": title, "file": path, **metadata})
+        for path, (title, text) in files.items()
+    ]
+
+
+def find_objects(text: str, path: str = "guide/from.md", **metadata: Any) -> list[str]:
+    """Return what the links of a text lead to."""
+    nodes = make({**TARGETS, path: ("From", text)})
+    nodes[-1].metadata |= metadata
+    nodes[-2].metadata["url"] = "https://yard.example/web/"
+    linked = LinkTripleExtractor()(nodes)
+    return [triple.object for triple in read_triples(linked[-1]) if triple.predicate.endswith("links to")]
+
+
+@pytest.mark.parametrize(
+    ("text", "objects"),
+    [
+        ("See [it](../crane.md) now.", ["North Crane"]),
+        ("See [it](../crane).", ["North Crane"]),
+        ("See [it](/crane.html?x=1#none).", ["North Crane"]),
+        ("See [it](../../crane/) as a site has it, and [that](oil).", ["North Crane", "First Steps", "Oil of Bremen"]),
+        ("See [it](page%20two.adoc) and [bad](page%two%.adoc).", ["Second Page"]),
+        ("See [it][c] and [it][].\n\n[c]: ../crane.md\n[it]: start.rst", ["North Crane", "First Steps"]),
+        ("See [its oil](start.rst#oil-of-bremen).", ["First Steps", "Oil of Bremen"]),
+        ('See <a class="x" href="../crane.md">it</a>.', ["North Crane"]),
+        ("See [[nora-blum|her]] and [[crane#Life]] and ![[people/Nora-Blum^a1]].", ["Nora Blum", "North Crane"]),
+        ("See [[Old Lady]] or [[HOIST]].", ["North Crane"]),
+        ("See {doc}`start` and :doc:`/crane`, {ref}`oil` and :ref:`that <two>`.", None),
+        ("See xref:start.rst[it] and xref:oil[that].", ["First Steps", "Oil of Bremen"]),
+        ("See https://yard.example/web.", ["Web Page"]),
+        ("See <https://yard.example/web/#top> too.", ["Web Page"]),
+        ("See [it](https://else.example/crane.md), [this](#two), [up](../../../crane.md), [[nobody]].", []),
+        ("```\n[it](../crane.md)\n<a href='../crane.md'>it</a>\n```", []),
+        ("See `[it](../crane.md)`.", []),
+    ],
+)
+def test_a_link_leads_to_what_its_document_is_about(text: str, objects: list[str] | None) -> None:
+    wanted = ["First Steps", "North Crane", "Oil of Bremen", "Second Page"] if objects is None else objects
+    assert list(dict.fromkeys(find_objects(text))) == wanted
+
+
+def test_links_of_metadata_count_where_their_words_stand() -> None:
+    assert find_objects("Ask the tall one.", wikilinks=["crane", "nobody"]) == ["North Crane"]
+    assert find_objects("Ask.", links=[["ask", "../crane.md"], ["", "https://yard.example/web"], 3, ["x"]]) == [
+        "North Crane",
+        "Web Page",
+    ]
+
+
+def test_the_triple_says_where_it_stands_and_what_it_leads_to() -> None:
+    text = (
+        "# Work\n\nRain fell. Grease is kept [in the crane](crane.md) all year.\n\n## Winch of Kiel\n\nSee [[crane]]."
+    )
+    nodes = LinkTripleExtractor()(MentionTripleExtractor()(make({**TARGETS, "a.md": ("Yard", text)})))
+    first, second = [triple for triple in read_triples(nodes[-1]) if triple.predicate.endswith("links to")]
+    assert first.text == "Yard “Grease is kept in the crane all year.” links to North Crane"
+    assert (second.subject, second.object) == ("Winch of Kiel", "North Crane")
+    aliases = [triple for triple in read_triples(nodes[0]) if states_alias(triple)]
+    assert [(triple.subject, triple.object) for triple in aliases] == [
+        ("North Crane", "Old Lady"),
+        ("North Crane", "hoist"),
+    ]
+
+
+def test_of_two_pages_of_one_name_the_nearest_is_meant_or_none() -> None:
+    files = {
+        "a/plan.md": ("Plan A", "A."),
+        "b/plan.md": ("Plan B", "B."),
+        "a/deep/x.md": ("X", "See [[plan]]."),
+        "y.md": ("Y", "See [[plan]] or [[b/plan]]."),
+    }
+    x, y = [read_triples(node) for node in LinkTripleExtractor()(make(files))[2:]]
+    assert [triple.object for triple in x] == ["Plan A"] and [triple.object for triple in y] == ["Plan B"]
+
+
+def test_a_link_that_most_pages_carry_is_part_of_a_menu() -> None:
+    menu = {f"{n}.md": (f"Page {n}", f"[Home](home.md) [Other]({(n + 1) % 9}.md) text") for n in range(9)}
+    linked = LinkTripleExtractor()(make({**menu, "home.md": ("Home", "Welcome.")}))
+    objects = [{triple.object for triple in read_triples(node)} for node in linked]
+    assert objects[:9] == [{f"Page {(n + 1) % 9}"} for n in range(9)]
+
+
+def test_known_names_are_found_in_any_letter_case_and_common_words_are_none() -> None:
+    files = {
+        "aiohttp.md": ("Async requests", "It sends things."),
+        "shell completion.md": ("Shell completion", "Press tab."),
+        "work.md": ("Work", "A page of its own."),
+        "skipjack.md": ("Skipjack", "Skipjack uses aiohttp, not aiohttp2.\n\n```\naiohttp in code\n```"),
+        "tab.md": ("Tab", "On sHell\ncompletion we write elsewhere."),
+        **{f"n{n}.md": (f"Note {n}", "they work here") for n in range(7)},
+    }
+    nodes = {node.node_id: node for node in LinkTripleExtractor()(MentionTripleExtractor()(make(files)))}
+    mentioned = {
+        id_: [triple.object for triple in read_triples(node) if triple.predicate.endswith("mentions")]
+        for id_, node in nodes.items()
+    }
+    assert {id_: names for id_, names in mentioned.items() if names} == {
+        "skipjack.md-0": ["Async requests"],
+        "tab.md-0": ["Shell completion"],
+        "shell completion.md-0": ["Tab"],
+    }
+
+
+def test_links_are_put_behind_other_triples_and_in_place_of_earlier_ones() -> None:
+    nodes = MentionTripleExtractor()(make({**TARGETS, "a.md": ("Yard", "Nora Kern has [it](crane.md).")}))
+    extractor = LinkTripleExtractor()
+    once = extractor(nodes)
+    assert read_triples(nodes[-1]) == read_triples(once[-1])[:2] == without_links(read_triples(once[-1]))
+    assert len(read_triples(once[-1])) == 3
+    assert all(one is other for one, other in zip(extractor(once), once, strict=True))
+    gone = extractor([node for node in once if node.node_id != "crane.md-0"])
+    assert read_triples(gone[-1]) == read_triples(nodes[-1])
+    limited = LinkTripleExtractor(max_triples_per_passage=1)(
+        make({**TARGETS, "a.md": ("A", "[b](crane.md) [c](web.html)")})
+    )
+    assert [triple.object for triple in read_triples(limited[-1])] == ["North Crane"]
+    assert LinkTripleExtractor.from_dict(extractor.to_dict()) == extractor
+
+
+def test_no_link_leads_to_another_tenant() -> None:
+    one = make({"a.md": ("A", "See [b](b.md)."), "b.md": ("B of one", "x")}, tenant="one")
+    two = make({"a.md": ("A", "See [b](b.md) and [c](c.md)."), "b.md": ("B of two", "x")}, tenant="two")
+    two = [node.model_copy(update={"id_": f"two-{node.node_id}"}) for node in two]
+    linked = LinkTripleExtractor(tenant_key="tenant")([*one, *two, *make({"c.md": ("C", "x")}, tenant="one")])
+    assert [[triple.object for triple in read_triples(node)] for node in linked] == [
+        ["B of one"], [], ["B of two"], [], [],
+    ]  # fmt: skip
+
+
+HOSTILE = {
+    "long": "[x](" + "a/" * 200_000 + "b.md)",
+    "thousands": " ".join(f"[x{n}](t{n % 7}.md)" for n in range(5_000)),
+    "percent": "[x](%E0%A4%A.md) [y](%%%.md) [z](%00.md) [w](" + "%" * 5_000 + ")",
+    "up": "[x](" + "../" * 5_000 + "etc/passwd)",
+    "tags": "<a " * 20_000 + "<a href='" * 5_000,
+    "brackets": "[[" * 20_000 + "]]" * 20_000,
+    "headings": "# " + " " * 50_000 + "x\n" + "#" * 50_000 + "\n(" + "a" * 50_000,
+    "front": "---\naliases:\n" + "  - x\n" * 20_000 + "---\n",
+    "address": "https://" + "a" * 100_000,
+    "roles": "{ref}`" * 20_000 + ":doc:`x` " * 5_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_links_are_bounded(name: str) -> None:
+    files = {f"t{n}.md": (f"Target {n}", "text") for n in range(7)}
+    nodes = make({**files, "x.md": ("X", HOSTILE[name]), "y.md": ("Y", f"---\nname: y\n---\n{HOSTILE[name]}")})
+    nodes[0].metadata |= {"url": "https://t.example", "links": [["a" * 50_000, HOSTILE[name]]] * 100}
+    start = time.process_time()
+    linked = LinkTripleExtractor()(nodes)
+    assert time.process_time() - start < 10  # a quarter of a second, where nothing else runs
+    assert max(len(read_triples(node)) for node in linked) <= 64
+
+
+def split(texts: dict[str, str], tenant: str) -> list[BaseNode]:
+    documents = [
+        Document(id_=f"{tenant}/{path}", text=text, metadata={"title": path.split(".")[0], "file": path, "of": tenant})
+        for path, text in texts.items()
+    ]
+    splitter = SentenceSplitter(chunk_size=60, chunk_overlap=0, id_func=passage_id)
+    return list(run_transformations(documents, [splitter, MentionTripleExtractor(), WordEmbedding()]))
+
+
+def read(store: GeARVectorStore) -> dict[str, set[Any]]:
+    return {node.node_id: set(read_triples(node)) for node in store.get_nodes()}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_the_history_of_two_tenants_the_end_equals_a_fresh_store(seed: int) -> None:
+    draw = random.Random(seed)
+    names = [f"{name}.md" for name in ("ada", "bob", "cid", "dee", "eve")]
+
+    def write() -> str:
+        links = (draw.choice(["[x]({}.md)", "[[{}]]", "{}"]).format(draw.choice(names)[:3]) for _ in range(4))
+        return "\n\n".join(f"Some words of Nora Blum lead to {link} here, and go on." for link in links)
+
+    with GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding(), tenant_field="of") as store:
+        files: dict[str, dict[str, str]] = {"one": {}, "two": {}}
+        for _ in range(8):
+            tenant = draw.choice(["one", "two"])
+            own, mine = files[tenant], store.for_tenant(tenant)
+            name = draw.choice(names)
+            if name in own and draw.random() < 0.5:
+                del own[name]
+                mine.delete(f"{tenant}/{name}")
+            else:
+                own[name] = write()
+                mine.delete(f"{tenant}/{name}")
+                mine.add(split({name: own[name]}, tenant))
+            LinkTripleExtractor().update(mine)
+            assert LinkTripleExtractor().update(mine) == 0
+        for tenant, own in files.items():
+            fresh = LinkTripleExtractor()(split(own, tenant))
+            assert read(store.for_tenant(tenant)) == {node.node_id: set(read_triples(node)) for node in fresh}
+        assert store.check().ok
+
+
+def test_what_is_linked_counts_each_link_once_and_names_those_that_lead_nowhere() -> None:
+    nodes = make({"a.md": ("A", "See [b](b.md), [c](c.md), {doc}`d`, {ref}`e`, {ref}`f:g`."), "b.md": ("B", "x")})
+    linked = LinkedPassages(nodes)
+    assert linked.number == 1 and sorted(link.target for link in linked.dead) == ["c.md", "d", "e"]
