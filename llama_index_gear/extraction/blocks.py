@@ -45,6 +45,8 @@ _BOLD_LINE = re.compile(r"\s*(\*\*|__)(?!\s)[^*\n]{1,100}[^*\n\s.!?]\1:?\s*")
 """Matches a line in bold that stands alone, as a heading below all others."""
 _TASK = re.compile(r"\[[ xX]\][ \t]")
 _RULE = re.compile(r"[\s|=:+-]*")
+_QUERIES = frozenset(("dataview", "dataviewjs", "tasks", "query", "base"))
+"""Languages of blocks of code in whose place Obsidian shows what it finds."""
 
 
 class Kind(Enum):
@@ -132,7 +134,7 @@ class _Reader:
         for line in own:
             self.starts.append(place)
             place += len(line) + 1
-        self.plain = ["\n" if mark == "\n" else " " for mark in text]
+        self.plain = list(re.sub(r"[^\n]+", lambda match: " " * len(match[0]), text))
         self.links: list[Link] = []
         self.references: dict[str, Any] = {}
         self.open: list[tuple[int, str]] = []
@@ -166,8 +168,7 @@ class _Reader:
             elif lines is None:
                 continue
             elif kind in ("fence", "code_block"):
-                inner = (lines[0] + 1, lines[1] - 1) if kind == "fence" else (lines[0], lines[1])
-                yield from self._read_code(*inner, is_open=kind == "fence")
+                yield from self._read_code(token, *lines)
             elif kind == "tr_open":
                 block = self._read_row(lines[0], Kind.HEAD if is_head else Kind.ROW, head)
                 head = tuple(map(str.strip, tidy(block.plain).split("|"))) if is_head else head
@@ -177,8 +178,13 @@ class _Reader:
             elif kind == "paragraph_open":
                 yield from self._read_paragraph(lines[0], lines[1], tokens[place + 1].content, is_item=items > 0)
 
-    def _read_code(self, first: int, last: int, *, is_open: bool) -> Iterator[Block]:
-        if is_open and last < len(self.lines) and not re.match(r"[ \t>]*(?:[`~]{3}|[-.+]{2}|#\+)", self.lines[last]):
+    def _read_code(self, token: Token, first: int, last: int) -> Iterator[Block]:
+        is_fenced = token.type == "fence"
+        if token.info.strip() in _QUERIES:
+            return
+        if is_fenced:
+            first, last = first + 1, last - 1
+        if is_fenced and last < len(self.lines) and not re.match(r"[ \t>]*(?:[`~]{3}|[-.+]{2}|#\+)", self.lines[last]):
             last += 1  # the passage ends inside
         for number in range(max(first, self.before), last):
             if not DIRECTIVE.fullmatch(self.lines[number]):

@@ -81,7 +81,8 @@ def _is_unmatched(word: str, start: int, end: int) -> bool:
 
 
 def _is_code_name(code: str) -> bool:
-    return any(map(str.isalpha, code)) and len(code.split()) <= _MAX_COMMAND_WORDS
+    is_variable = len(code) == 1 and code.islower()
+    return any(map(str.isalpha, code)) and not is_variable and len(code.split()) <= _MAX_COMMAND_WORDS
 
 
 def _is_meant(match: re.Match[str]) -> bool:

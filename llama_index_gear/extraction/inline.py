@@ -14,7 +14,9 @@ GAP = "\0"
 _MAX_MARKS = 2_000
 """Characters of a paragraph that may be markup, at most; one with more is no prose, and is left as it is."""
 _MARK = re.compile(r"[\\`*_\[\]<]|~~|&[A-Za-z#]\w{0,31};")
-_FOREIGN_MARK = re.compile(r"[`\[{\\<]")
+_CODE = re.compile(r"(?<![\\`])(`{1,3})(?!`)[^`\n]+\1(?!`)")
+"""Matches inline code without other backticks: no mark in it counts."""
+_FOREIGN_MARK = re.compile(r"[`\[{\\<^%]")
 _TAGS_OF_WORDS = frozenset(
     "a abbr b big bdi code del em font i ins kbd mark q s small span strong sub sup tt u".split()
 )
@@ -34,12 +36,14 @@ _FOREIGN = re.compile(
     r"|(?P<code>(?P<ticks>`{1,3})(?!`)(?:(?!''|`)[^\n]){1,160}(?P=ticks)(?!`))"
     r"|(?P<picture>!\[\[[^\[\]|#\n]{1,200}\.(?i:avif|bmp|gif|jpe?g|mp[34]|png|svg|web[mp])(?:[|#][^\[\]\n]{0,200})?\]\])"
     r"|(?P<wiki>!?\[\[(?P<wiki_target>[^\[\]|\n]{1,200}?)(?:\\?\|(?P<wiki_text>[^\[\]\n]{0,200}))?\]\])"
-    r"|(?P<note>\[\^[^\]\s]{1,40}\]:?|\[![A-Za-z][\w-]{0,30}\][+-]?|\[-?@[\w:.-][^\]\n]{0,200}\]"
+    r"|(?P<note>%%[^%\n]{1,600}%%|(?<!\S)\^(?!\d+\b)[A-Za-z\d-]{2,60}(?=[ \t]*(?:\n|\Z))"
+    r"|\[\^[^\]\s]{1,40}\]:?|\[![A-Za-z][\w-]{0,30}\][+-]?|\[-?@[\w:.-][^\]\n]{0,200}\]"
     r"|\[[^@\[\]\n]{1,60}(?<=\s)-?@[A-Za-z][\w:.-]{0,60}\d[^\[\]\n]{0,200}\](?!\()"
     r"|(?<![\w/])-?@(?:fig|tbl|sec|eq|lst|thm|lem|cor|prp|def|exm|nte|tip|wrn|imp)-\w[\w-]{0,80})"
     r"|(?P<asciidoc>(?:(?:link|xref|mailto|image|icon|footnote|kbd|btn|menu):{1,2}(?P<asciidoc_target>[^\s\[\]]{0,300})"
     r"|(?P<asciidoc_address>https?://[^\s\[\]()]{1,500}))\[(?P<asciidoc_text>[^\[\]\n]{0,200})\](?![(\[]))"
     r"|(?P<jump><<[\w#./:-]{1,100}(?:,\s*(?P<jump_text>[^<>\n]{1,200}))?>>)"
+    r"|(?P<tag></?[A-Za-z][\w-]{0,40}:[\w.-]{1,60}(?:\s+[\w:.-]{1,60}=(?:\"[^\"<>]{0,300}\"|'[^'<>]{0,300}'))*\s*/?>)"
     r"|(?P<shortcode>\{\{[<%](?s:.){1,600}?[%>]\}\})"
     r"|(?P<attributes>\{[#.:%{][^{}\n]{0,300}\}{1,2}|\{:?(?:\s*[#.][\w-]+|\s*[\w-]+=\"[^\"\n]{0,200}\")+\s*\})"
     r"|(?P<tex>\\(?:cite[a-z]*|ref|eqref|autoref|label|begin|end|usepackage|includegraphics|input|bibliography[a-z]*)\*?"
@@ -47,7 +51,8 @@ _FOREIGN = re.compile(
     r"|(?P<command>\\[A-Za-z]{2,30}\*?(?:\[[^\]\n]{0,100}\])?\{(?P<command_text>[^{}\\\n]{0,200})\})"
 )
 """Matches markup that is not Markdown's, or only of some dialects: wikilinks, roles of reStructuredText and MyST, links
-of AsciiDoc, attributes, templates, commands of TeX, footnotes. Inline code is matched so that nothing in it is."""
+of AsciiDoc, attributes, templates, commands of TeX, footnotes, comments and ids of blocks of Obsidian, tags of XML's
+namespaces. Inline code is matched so that nothing in it is."""
 
 _CUT_LINK = re.compile(r"\]\([^\s()`]*\)?")
 """Matches the end of a link whose beginning is in another passage."""
@@ -102,7 +107,7 @@ def read_inline(source: str, references: Mapping[str, Any], *, is_markdown: bool
         for match in _FOREIGN.finditer(source):
             _take_off(plain, match, links)
     rest = "".join(plain)
-    if is_markdown and _MARK.search(rest):
+    if is_markdown and _MARK.search(_CODE.sub("", rest)):
         env: dict[str, Any] = {"references": references, _MARKS: _Marks(plain, links)}
         _PARSER.inline.parse(rest, _PARSER, env, [])
         env[_MARKS].finish(rest)
@@ -204,7 +209,7 @@ class _Marks:
     def note(self, rule: str, state: StateInline, start: int, before: int) -> None:
         """Take off what a rule of the parser matched, from `start` to the state's place."""
         end = state.pos
-        if rule == "escape":
+        if rule == "escape" and not state.src[start + 1].isalnum():
             _blank(self._plain, start, start + 1)
         elif rule in ("emphasis", "strikethrough"):
             width = 2 if rule == "strikethrough" else 1

@@ -164,6 +164,36 @@ _CERTAIN = 6
 """Different English function words that make a passage English."""
 
 
+class Speech(NamedTuple):
+    """The language of a passage, told by its small words.
+
+    Attributes:
+        small_words: its words without capital letters, with their punctuation.
+        foreign: the language, if there are no rules for it; "" if there are.
+        is_german: True for German.
+        language: the language; None for English, German, and those without rules.
+
+    """
+
+    small_words: frozenset[str]
+    foreign: str
+    is_german: bool
+    language: Language | None
+
+    @property
+    def is_english(self) -> bool:
+        """True if nothing speaks for another language."""
+        return not (self.is_german or self.foreign or self.language)
+
+
+def tell_language(text: str) -> Speech:
+    """Tell the language of a passage."""
+    small_words = frozenset(word for word in text.split() if word.islower())
+    foreign = find_foreign(small_words)
+    is_german = not foreign and german.is_german(small_words)
+    return Speech(small_words, foreign, is_german, None if is_german or foreign else find_language(small_words))
+
+
 def find_foreign(small_words: Collection[str]) -> str:
     """Return the language without rules that a passage's small words are of; "" if it is none.
 

@@ -21,6 +21,8 @@ _HIDDEN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
 _FORMULA = re.compile(
     r"^[ \t]*\$\$(?:(?!\$\$|\n[ \t]*\n).)+\$\$[ \t]*(?:\{[^{}\n]*\})?[ \t\r]*$", re.DOTALL | re.MULTILINE
 )
+_COMMENT = re.compile(r"^%%[ \t]*\n(?:(?!%%)[^\n]*\n)*[^%\n]*%%[ \t]*$", re.MULTILINE)
+"""Matches a comment of Obsidian that takes several lines."""
 _CODE_FENCE = "~~~~~~"
 _FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)*(`{3,}|~{3,})([^`]*)$")
 _PROSE_DIRECTIVE = re.compile(
@@ -109,6 +111,8 @@ def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
         text = _blank(matter) + text[matter.end() :]
     if "$$" in text:
         text = _FORMULA.sub(_blank, text)
+    if "%%" in text and is_known:
+        text = _COMMENT.sub(_blank, text)
     if "<" in text:
         text = _hide(text)
     lines = [_CODE_FENCE if _ORG.match(line) else line.rstrip("\r") for line in text.split("\n")]

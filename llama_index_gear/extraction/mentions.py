@@ -14,10 +14,9 @@ from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.utils import get_tqdm_iterable
 
 from llama_index_gear.errors import ArgumentError, format_value
-from llama_index_gear.extraction import german
 from llama_index_gear.extraction.blocks import tell_markdown
 from llama_index_gear.extraction.headings import Sections
-from llama_index_gear.extraction.languages import find_foreign, is_caseless
+from llama_index_gear.extraction.languages import Speech, is_caseless, tell_language
 from llama_index_gear.extraction.names import Name, find_names
 from llama_index_gear.extraction.recognizer import describe_recognizer, recognize_names
 from llama_index_gear.extraction.sentences import Sentence, split_sentences
@@ -232,14 +231,12 @@ class MentionTripleExtractor(TransformComponent):
         return list(triples)
 
     def _triples(self, text: str, title: str, path: Sequence[str], is_markdown: bool | None) -> Iterator[Triple]:
-        small_words = {word for word in text.split() if word.islower()}
-        foreign = find_foreign(small_words)
-        is_german = not foreign and german.is_german(small_words)
+        speech = tell_language(text)
         if self.recognizer is None:
-            self._count_passage(text, foreign)
-        sections = Sections(title, path, has_case_evidence=not is_german)
+            self._count_passage(text, speech.foreign)
+        sections = Sections(title, path, has_case_evidence=not speech.is_german)
         first = ""
-        for sentence, names in self._find_names(text, title, is_markdown):
+        for sentence, names in self._find_names(text, title, is_markdown, speech):
             first = first or (names[0].text if names else "")
             sections.close(sentence.level)
             subject = sections.subject or first  # of a heading itself: that of the section around it
@@ -258,11 +255,13 @@ class MentionTripleExtractor(TransformComponent):
         elif foreign:
             self._foreign_passages[foreign] += 1
 
-    def _find_names(self, text: str, title: str, is_markdown: bool | None) -> Iterator[tuple[Sentence, list[Name]]]:
+    def _find_names(
+        self, text: str, title: str, is_markdown: bool | None, speech: Speech
+    ) -> Iterator[tuple[Sentence, list[Name]]]:
         """Find the names in each sentence of a passage: by the recognizer if there is one, else by their form."""
         sentences = list(split_sentences(text, is_markdown=is_markdown))
         if self.recognizer is not None:
             names = recognize_names(self.recognizer, text, sentences)
         else:
-            names = find_names(text, title, sentences)
+            names = find_names(text, title, sentences, speech)
         return zip(sentences, names, strict=True)

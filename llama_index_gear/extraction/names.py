@@ -7,15 +7,14 @@ import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import dropwhile
 from typing import NamedTuple
 
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.identifiers import find_identifier, has_common_part, is_code, is_hyphenated_name
 from llama_index_gear.extraction.languages import (
-    find_foreign,
-    find_language,
+    Speech,
     find_marked_names,
     find_recurring_quotations,
     is_caseless,
@@ -56,6 +55,10 @@ _CHANGES = frozenset(
 )
 """Verbs of change logs, and others, that begin no name in front of a word that is no English one ("Fixes Osthafen")."""
 _ORDINARY = _NO_OPENINGS | _NO_NAMES
+_ASKING = frozenset("am are can could did do does had has have is should was were would".split())
+"""Verbs that begin no name behind a colon, either ("Paul Kern: Is the crane here?")."""
+_OF_LETTERS = frozenset("bcc cc date from sent subject to".split())
+"""What stands in front of a colon in the head of a letter, also of one that is quoted in a line."""
 _PARTING = frozenset("-→>")
 """Words that part what is said of a thing, or the entries of a menu, from what stands in front."""
 _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
@@ -79,10 +82,10 @@ _IMPORTED = re.compile(
 )
 _SPEAKER = re.compile(
     r"^\[?(?:[\w./-]{6,11},?[ T])?\d{1,2}:\d\d(?::\d\d)?(?: ?[AP]M)?\]?[ \t]+(?:- )?"
-    r"<?([^\W\d_][\w-]{0,30})(?:>|:)(?=\s)",
+    r"(?:\*[ \t]|(?=<?[\w-]+[>:]))<?([^\W\d_][\w-]{0,30})[>:]?(?=\s)",
     re.MULTILINE,
 )
-"""Matches who says a line of a chat ("[09:02] keeva: …")."""
+"""Matches who says a line of a chat, or does something in it ("[09:02] keeva: …", "[09:03] * keeva waves")."""
 _UNSEEN = dict.fromkeys(map(ord, "\xad\u200b\u2060\ufeff"))
 """Characters inside of words that nobody sees: soft hyphens, and places where a line may break or not."""
 _HOURS = frozenset(("AM", "PM"))
@@ -100,16 +103,17 @@ class Name(NamedTuple):
     text: str
 
 
-def find_names(text: str, title: str, sentences: Sequence[Sentence]) -> list[list[Name]]:
+def find_names(text: str, title: str, sentences: Sequence[Sentence], speech: Speech) -> list[list[Name]]:
     """Find the names in each sentence of a passage.
 
     Args:
         text: the passage.
         title: its title; words of it may open a sentence as a name ("Open University").
         sentences: the passage's sentences.
+        speech: the passage's language.
 
     """
-    passage = _Passage(text, title, sentences)
+    passage = _Passage(text, title, sentences, speech)
     return [passage.find_names(sentence) for sentence in passage.sentences]
 
 
@@ -176,15 +180,12 @@ class _Encoded:
 class _Passage:
     """The evidence that a passage's sentences give about each other's words."""
 
-    def __init__(self, text: str, title: str, sentences: Sequence[Sentence]) -> None:
+    def __init__(self, text: str, title: str, sentences: Sequence[Sentence], speech: Speech) -> None:
         self.text = text
-        self.small = {word for word in text.split() if word.islower()}
         self.title = title
         self.title_words = set(title.lower().split())
-        self.foreign = find_foreign(self.small)
-        self.is_german = not self.foreign and german.is_german(self.small)
-        self.language = None if self.is_german or self.foreign else find_language(self.small)
-        self.is_english = not (self.is_german or self.foreign or self.language)
+        self.small, self.foreign, self.is_german, self.language = speech
+        self.is_english = speech.is_english
         self.is_caseless = is_caseless(text)
         self.function_words: Collection[str] = FUNCTION_WORDS
         if self.is_german or self.language is not None:
@@ -231,7 +232,7 @@ class _Passage:
                 continue
             word = sentence.cores[place].lower()
             # Behind a colon, "The" may begin a title.
-            begins = place == sentence.first or sentence.ends_at(place - 1)
+            begins = place == sentence.first or sentence.ends_at(place - 1) or word in _ASKING
             is_small = word in self.function_words and (begins or self.is_german)
             is_known = word in self._meant or word in self.title_words
             if is_small or (not is_known and (word in _DROPPED or self._begins_no_name(sentence, place, word))):
@@ -282,8 +283,9 @@ class _Passage:
             if len(cores) > 1 or following[:1].isdecimal():
                 return ""
         name = " ".join(cores)
-        if any(name.count(opening) != name.count(closing) for opening, closing in ("()", "[]")):
-            return ""  # a piece of code: "Sequence[str"
+        is_whole = all(name.count(opening) == name.count(closing) for opening, closing in ("()", "[]", "{}"))
+        if not is_whole or name.count("$") > 1:
+            return ""  # a piece of code or of a formula: "Sequence[str", "$t$-of-$N$"
         # A single full stop may end the sentence ("World War I."); an abbreviation with several keeps them ("U.S.").
         return name if name.count(".") != 1 else name.removesuffix(".")
 
@@ -466,6 +468,7 @@ def _divide_at_articles(sentence: _Encoded) -> None:
             sentence.kinds[place] = "-"
 
 
+@lru_cache(maxsize=2**14)
 def _classify_word(word: str) -> tuple[str, str]:
     """Return a word's kind, as a letter of `_NAME`, and the word without the punctuation around it."""
     if word in CONNECTORS:
@@ -483,7 +486,8 @@ def _classify_word(word: str) -> tuple[str, str]:
     opens, closes = start > 0, end < len(word)
     if core.isdecimal():
         return "-" if opens else "D" if closes else "d", core
-    if core == core.lower():
+    is_command = word[start - 1 : start] == "\\"  # of TeX
+    if core == core.lower() or is_command or (word[-1] == ":" and core.lower() in _OF_LETTERS):
         return ("h" if "-" in core and is_hyphenated_name(core) else "-"), core
     if core.endswith(("'s", "’s")):
         core, closes = core[:-2], True

@@ -20,6 +20,8 @@ _MAX_SENTENCE_WORDS = 200  # a longer sentence is cut
 _OPENING = "\"'“‘«([{*_"
 _CLOSING = "\"'”’»)]}*_"
 _ENDING = tuple(".!?…。！？।؟")
+_LAST = frozenset((*_ENDING, *_CLOSING))
+"""The last characters of words that may end a sentence."""
 
 _SPACED = re.compile(r"[–—]|(?<=[^\W\d_]{3})/(?=[^\W\d_]{3})|(?<=[。！？])")
 """Word boundaries without a space; no stroke of "CI/CD" or "km/h"."""
@@ -224,8 +226,8 @@ def _find_words(plain: str, start: int, marks: re.Pattern[str], *, has_cells: bo
         for match in pattern.finditer(plain)
     ]
     if GAP in plain:
-        words = [_close_gaps(word) for word in words if word.text.strip(GAP)]
-    if marks.search(plain):
+        words = [_close_gaps(word) if GAP in word.text else word for word in words if word.text.strip(GAP)]
+    if ("/" in plain or not plain.isascii()) and marks.search(plain):
         words = [part for word in words for part in _split_at_marks(word, marks)]
     return words
 
@@ -263,7 +265,8 @@ def _split_prose(words: list[_Word], *, is_record: bool) -> Iterator[list[_Word]
     whole = _find_short_cells(texts) if is_record else frozenset()
     start = 0
     for end in range(1, len(words) + 1):
-        if end == len(words) or end - start == _MAX_SENTENCE_WORDS or (end not in whole and _ends_sentence(texts, end)):
+        may_end = texts[end - 1][-1] in _LAST and end not in whole
+        if end == len(words) or end - start == _MAX_SENTENCE_WORDS or (may_end and _ends_sentence(texts, end)):
             yield words[start:end]
             start = end
 

@@ -84,6 +84,10 @@ _ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w
 _RST_LABEL = re.compile(r"(?m)^\.\. _([\w.:/ -]{1,100}):[ \t]*(?=\n)")
 _ASCIIDOC_LABEL = re.compile(r"(?m)^\[(?:\[([\w.:-]{1,100})(?:,[^\[\]\n]*)?\]|#([\w.:-]{1,100}))\][ \t]*(?=\n)")
 """Match the names of what follows, which would be lost: they are written as MyST's, "(name)="."""
+_TITLE = re.compile(r"\*\*title\*\*: (.+)")
+"""Matches the title that the converter writes in front of TeX."""
+_JUMP = re.compile(r"<<([\w#./:-]{1,200})(?:,\s*([^<>]{1,300}))?>>")
+"""Matches a cross reference of AsciiDoc."""
 _CELL = re.compile(r"(?<!\\)\|")
 _FENCED = re.compile(r"(?ms)^(```+|~~~+).*?^\1[`~]*[ \t]*$")
 _ORG_FURNITURE = re.compile(
@@ -182,6 +186,8 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
             stated = ""
         texts[0] = printed
     texts = [repair_surrogates(_CLEAN.get(_MARKUP.get(ending, ending), str)(text)) for text in texts]
+    if not stated and (written := _TITLE.match(texts[0])):
+        stated = written[1]
     return repair_surrogates(stated or ""), [_write_tables(text) for text in texts]
 
 
@@ -227,24 +233,35 @@ def _read_letters(path: Path, most: int) -> Iterator[bytes]:
 
 
 def _prepare_letter(letter: bytes) -> bytes:
-    """Return a letter without the style sheets of its HTML, which the converter would take for text, and signatures."""
+    """Return a letter as the converter reads it best.
+
+    Style sheets of its HTML, which would be taken for text, and signatures are left out. Files of text that are
+    attached become part of its text.
+    """
     message = email.message_from_bytes(letter)
     is_changed = False
     for part in message.walk():
         payload = part.get_payload(decode=True)
         if not isinstance(payload, bytes):
             continue
-        plain = payload
+        plain, kind = payload, "text/plain"
         if part.get_content_type() == "text/html":
-            plain = _STYLE.sub(b"", payload)
-        elif part.get_content_type() == "text/plain" and not part.get_filename():
-            plain = _drop_signature(payload)
+            plain, kind = _STYLE.sub(b"", payload), "text/html"
+        elif part.get_content_type() in ("text/plain", "text/markdown"):
+            plain = _drop_signature(payload) if not (name := part.get_filename()) else _show(name, payload)
         if plain != payload:
             part.set_payload(plain)
-            del part["Content-Transfer-Encoding"]
+            charset = part.get_content_charset("utf-8")
+            for header in ("Content-Transfer-Encoding", "Content-Disposition", "Content-Type"):
+                del part[header]
+            part["Content-Type"] = f'{kind}; charset="{charset}"'
             email.encoders.encode_base64(part)
             is_changed = True
     return message.as_bytes() if is_changed else letter
+
+
+def _show(name: str, payload: bytes) -> bytes:
+    return f"{name}:\n\n".encode() + payload
 
 
 def _drop_signature(payload: bytes) -> bytes:
@@ -274,7 +291,10 @@ def _write_tables(text: str) -> str:
 
 
 def _prepare_asciidoc(text: str) -> str:
-    """Return AsciiDoc whose headings are marked in front: those above a line of dashes would be read as a paragraph."""
+    """Return AsciiDoc whose headings are marked in front: those above a line of dashes would be read as a paragraph.
+
+    Cross references in angle brackets, which would stay as they are, are written as macros.
+    """
     marks = "=-~^+"
     text = _ASCIIDOC_LABEL.sub(lambda match: f"\n({match[1] or match[2]})=\n", text)
 
@@ -284,6 +304,7 @@ def _prepare_asciidoc(text: str) -> str:
             return match[0]
         return f"{'=' * (marks.index(rule[0]) + 1)} {title}\n"
 
+    text = _JUMP.sub(lambda jump: f"xref:{jump[1]}[{' '.join(jump[2].split())}]" if jump[2] else "", text)
     return re.sub(r"(?m)(?<![^\n]\n)^(\S[^\n]{0,200})\n((?:=|-|~|\^|\+){2,})[ \t]*(?:\n|\Z)", mark, text)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from html import unescape
 from typing import Any, NamedTuple
 
 JSON = {".json", ".jsonl", ".ndjson"}
@@ -14,8 +15,19 @@ _TEXTS = frozenset(("text", "content", "contents", "body", "passage", "abstract"
 _PARAGRAPH = "\n\n\n"  # the mark at which LlamaIndex's SentenceSplitter divides a text first
 _MAX_TITLE = 120  # characters
 _SPEAKERS = ("user_profile", "from", "author", "sender_name", "sender", "username", "actor", "role", "user")
-_OWN_NAMES = ("real_name", "nickname", "display_name", "global_name", "name", "username", "role")
-_TIMES = ("ts", "date", "timestamp", "timestamp_ms", "time", "sent_at", "created_at", "create_time", "role")
+_OWN_NAMES = ("displayName", "real_name", "nickname", "display_name", "global_name", "name", "username", "role")
+_TIMES = (
+    "ts",
+    "date",
+    "timestamp",
+    "timestamp_ms",
+    "time",
+    "sent_at",
+    "created_at",
+    "create_time",
+    "createdDateTime",
+    "role",
+)
 """Fields of a message of a chat: who wrote it, a person's name, and what tells it from another record."""
 _WORDS = ("text", "content", "message", "body")
 _OF_CHATS = frozenset((*_SPEAKERS, *_TIMES)).union(
@@ -33,14 +45,21 @@ _OF_CHATS = frozenset((*_SPEAKERS, *_TIMES)).union(
     "timestampedited callendedtimestamp ispinned embeds stickers mentions inlineemojis reference interaction channel_id"
     " guild_id tts nonce mention_everyone mention_roles pinned flags components edited_timestamp message_reference"
     " referenced_message webhook_id position member sticker_items".split(),
+    # Teams
+    "body etag messagetype createddatetime lastmodifieddatetime importance locale weburl channelidentity chatid"
+    " replytoid".split(),
     # Facebook, and models
     "is_geoblocked_for_viewer is_geoblocked_for_viewer_v2 is_unsent is_unsent_image_by_messenger_kid_parent"
     " is_taken_down bumped_message_metadata photos videos audio_files gifs share sticker tool_calls tool_call_id"
     " function_call refusal model status end_turn weight recipient".split(),
 )
 """Fields that messages of chats have. A record with others is none: all that it says is kept."""
-_ADDRESS = re.compile(r"<(https?://[^<>|\s]+)(?:\|([^<>]*))?>|<[#!][^<>|]*\|([^<>]*)>|<@[A-Z0-9]+(?:\|([^<>]*))?>")
+_ADDRESS = re.compile(
+    r"<(?:mailto:)?(https?://[^<>|\s]+|[^<>|\s@]+@[^<>|\s]+)(?:\|([^<>]*))?>"
+    r"|<[#!][^<>|]*(?:\|([^<>]*))?>|<@[A-Z0-9]+(?:\|([^<>]*))?>"
+)
 """Matches an address, a channel or a person in a message of Slack."""
+_TAG = re.compile(r"(<(?:br|/?(?:p|div|li))\b[^<>]*>)|<[^<>]*>")
 _ID = re.compile(r"[A-Z0-9]{7,}")
 
 
@@ -122,6 +141,7 @@ def _read_message(entry: Any) -> str:
         return ""
     who = next((entry[key] for key in _SPEAKERS if entry.get(key)), None)
     if isinstance(who, dict):
+        who = next((who[key] for key in ("user", "application") if isinstance(who.get(key), dict)), who)
         who = next((who[key] for key in _OWN_NAMES if who.get(key)), None)
     words = _find_words(entry)
     if not isinstance(who, str) or not words:
@@ -132,6 +152,11 @@ def _read_message(entry: Any) -> str:
 def _find_words(entry: Mapping[str, Any]) -> str:
     """Return what a message says: a text, or pieces of one."""
     said = next((entry[key] for key in _WORDS if entry.get(key)), "")
+    if isinstance(said, dict) and isinstance(said.get("content"), str):
+        is_html = said.get("contentType") == "html"
+        said = said["content"]
+        if is_html:
+            said = " ".join(unescape(_TAG.sub(lambda tag: " " if tag[1] else "", said)).split())
     pieces = said if isinstance(said, list) else [said]
     words = "".join(str(piece.get("text", "")) if isinstance(piece, dict) else str(piece) for piece in pieces)
     return _ADDRESS.sub(_write_address, words).strip()
@@ -139,7 +164,7 @@ def _find_words(entry: Mapping[str, Any]) -> str:
 
 def _write_address(match: re.Match[str]) -> str:
     address, text, channel, person = match.groups(default="")
-    return f"{text} ({address})" if address and text else address or channel or person
+    return f"{text} ({address})" if address and text not in ("", address) else address or channel or person
 
 
 def _read_record(entry: Any) -> Record:

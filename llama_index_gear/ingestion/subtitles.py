@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
-SUBTITLES = {".srt", ".vtt"}
+SUBTITLES = {".ass", ".lrc", ".sbv", ".srt", ".ssa", ".vtt"}
 """Endings of files of subtitles."""
-_TIME = re.compile(r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}[ \t]*-->.*")
+_TIME = re.compile(r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}(?:[ \t]*-->|,\d).*")
+_DIALOGUE = re.compile(r"^Dialogue:(?:[^,\n]*,){4}([^,\n]*),(?:[^,\n]*,){4}(.*)$", re.MULTILINE)
+"""Matches a line of Advanced SubStation Alpha: who says it, and what."""
+_LYRICS = re.compile(r"^(?:\[\w+:[^\[\]\n]*\][ \t]*)+|<\d+:[\d.:]+>[ \t]*", re.MULTILINE)
 _VOICE = re.compile(r"<v(?:\.[\w.-]+)?[ \t]+([^<>\n]+)>")
 _TAG = re.compile(r"</?[a-z][^<>\n]*>|</?\d[\d:.]*>|\{\\?[a-z][^{}\n]*\}", re.IGNORECASE)
 _BEGINS = re.compile(r"-[ \t]|[^\W\d_][\w .'-]{0,40}:[ \t]")
@@ -21,9 +24,15 @@ def read_subtitles(text: str) -> str:
     styles is left out.
 
     Args:
-        text: the file, of SubRip or WebVTT.
+        text: the file, of SubRip, WebVTT, SubStation Alpha, YouTube (SBV) or lyrics (LRC), whose lines stay.
 
     """
+    lyrics = _LYRICS.sub("", text)
+    if re.match(r"\s*\[\w+:", text):
+        return lyrics.strip()
+    if dialogue := _DIALOGUE.findall(text):
+        cues = (f"<v {name.strip()}>{words}" if name.strip() else words for name, words in dialogue)
+        text = "\n\n".join(f"0:00.0 -->\n{cue}".replace("\\N", " ") for cue in cues)
     said: list[str] = []
     voice = ""
     for cue in re.split(r"\n[ \t]*\n", text.replace("\r\n", "\n")):

@@ -43,6 +43,7 @@ _EXPORTED = re.compile(r"(\S.*?)[ \t]+[0-9a-f]{32}")
 """Matches the name of a file that Notion exports."""
 _PROPERTY = re.compile(r"\s*(?:-[ \t]+)?(?:[\w-]+::[^\n]*\n\s*)*?title::[ \t]*(\S[^\n]*)")
 """Matches the title among the properties at the start of a page of Logseq."""
+_HTML_HEADING = re.compile(r"<h1\b[^<>]*>(.{1,500}?)</h1>", re.DOTALL | re.IGNORECASE)
 _UNDERLINE = re.compile(r"([=\-~*^\"])\1{2,}\s*")
 _DATE = re.compile(r"(?<!\d)(\d{4})[-_](\d{2})[-_](\d{2})(?!\d)")
 _SITE = re.compile(r"\s+[|–—·•»-]\s+|\s+::\s+")
@@ -202,7 +203,7 @@ def _read_front_matter(text: str) -> tuple[str, str]:
 def _find_heading(text: str) -> str:
     """Return the first heading of the first level; code in fences has none."""
     fence = ""
-    lines = text.splitlines()
+    lines = _HTML_HEADING.sub(lambda match: f"\n# {' '.join(match[1].split())}\n", text).splitlines()
     for line, following in pairwise([*lines, ""]):
         if opened := _FENCE.match(line):
             fence = "" if fence and opened[1].startswith(fence) else fence or opened[1]

@@ -8,7 +8,9 @@ from llama_index_gear.ingestion.tables import write_rows
 
 WIKI = {".mediawiki", ".wiki"}
 """Endings of files of MediaWiki's markup."""
-_UNSEEN = re.compile(r"<!--.*?-->|<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref>|\b__[A-Z]+__", re.DOTALL | re.IGNORECASE)
+_UNSEEN = re.compile(
+    r"<!--.*?-->|<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref>|\b__[A-Z]+__|</?gallery[^<>]*>", re.DOTALL | re.IGNORECASE
+)
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
 _FIELD = re.compile(r"\|[ \t]*([^|=\n\[\]]+?)[ \t]*=[ \t]*((?:\[\[[^\[\]]*\]\]|[^|\[\]])*)")
 _TABLE = re.compile(r"^[ \t-]*\{\|[^\n]*\n(.*?)^[ \t]*\|\}", re.DOTALL | re.MULTILINE)
@@ -18,6 +20,8 @@ _STYLE = re.compile(r"\s*[\w-]+[ \t]*=[^|\[\]]*\|(?!\|)")
 _OF_SPACE = re.compile(r"\[\[:?[A-Za-z][\w ]*:(?=\S)[^\[\]]*(?:\[\[[^\[\]]*\]\][^\[\]]*)*\]\]")
 """Matches a picture, a category, or the page in another language."""
 _MARKS = [
+    (re.compile(r"\A\s*#\w+[ \t]*:?[ \t]*(?=\[\[)"), ""),
+    (re.compile(r"^[ \t]*(?:File|Image|Datei|Fichier|Archivo):[^|\n]*(?:\||$)", re.MULTILINE), "* "),
     (re.compile(r"^[*#:;]+[ \t]*", re.MULTILINE), "- "),
     (re.compile(r"'''"), "**"),
     (re.compile(r"''"), "*"),

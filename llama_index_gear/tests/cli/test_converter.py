@@ -23,7 +23,7 @@ ADOC = """= Pump *House*
 The manual
 ----------
 
-See xref:crane.adoc[Crane Hall]. Built by Nora Blum.
+See <<crane.adoc#hall,Crane Hall>>, xref:crane.adoc[Crane Hall]<<hall>>. Built by Nora Blum.
 
 [NOTE]
 ====
@@ -66,6 +66,14 @@ Call
    :caption: The yard
 
    # Start Osthafen
+"""
+TITLED_TEX = r"""\documentclass{article}
+\title{Ring Yard}
+\author{Nora Blum}
+\begin{document}
+\maketitle
+Text of the yard.
+\end{document}
 """
 TEX = r"""\documentclass{article}
 \title{On \emph{Pumps}}
@@ -244,6 +252,7 @@ def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
             ],
             ["Crane", "Slipway", "hall.html", "¶", "iVBOR", "var x", "Weserkran", "b{}"],
         ),
+        ("r7.tex", TITLED_TEX, "Ring Yard", ["Text of the yard."], ["maketitle"]),
         ("report-7.docx", zip_word(DOCUMENT), "Yard", ["# Yard\n", "Nora Blum founded it on 13th March."], ["^"]),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 20 else "",
@@ -320,6 +329,10 @@ def test_the_parts_of_a_letter_are_named(read: Callable[..., Any]) -> None:
     letter.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="Plan of the Yard.pdf")
     ((_, text),) = read("a.eml", letter.as_bytes())
     assert "- `crane.png`\n" in text and "- `Plan of the Yard.pdf`\n" in text and "(256B)" not in text
+    letter.add_attachment("Ida Falk paints in Köln.\n-- \nEnd.\n", filename="note.txt", charset="latin-1")
+    letter.add_attachment("It is *blue*.\n", subtype="markdown", filename="note.md")
+    ((_, text),) = read("a.eml", letter.as_bytes())
+    assert "note.txt:\n\nIda Falk paints in Köln." in text and "End." in text and "note.md:\n\nIt is *blue*." in text
     part, outer = EmailMessage(), EmailMessage()
     part.set_content("Paint comes from Visby.\n")
     outer["Subject"] = "Fwd: Paint"

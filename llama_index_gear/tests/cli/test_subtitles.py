@@ -42,6 +42,17 @@ Osthafen.
 00:00:07,500 --> 00:00:09,000
 <font color="#fff">IDA FALK: in 2 < 3 towns.</font>
 """
+ASS = """[Script Info]
+Title: Film
+
+[Events]
+Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
+Comment: 0,0:00:00.00,0:00:01.00,Default,,0,0,0,,To do
+Dialogue: 0,0:00:01.00,0:00:03.00,Default,Nora Blum,0,0,0,,{\\i1}The crane,{\\i0} see,\\Nis here.
+Dialogue: 0,0:00:04.00,0:00:05.00,Default,,0,0,0,,In Bremen.
+"""
+SBV = "0:00:00.599,0:00:04.160\nNora Blum founded\nOsthafen.\n\n0:00:04.160,0:00:06.770\nIn Bremen.\n"
+LRC = "[ar:Ida Falk]\n[offset:+500]\n\n[00:12.00]Here <00:12.50>is the crane\n[00:15.30][00:45.30] In Bremen\n"
 
 
 @pytest.mark.parametrize(
@@ -59,6 +70,9 @@ Osthafen.
         ),
         ("film.srt", SRT, ["Nora Blum founded Osthafen.", "Paul Kern paints", "IDA FALK: in 2 < 3 towns."]),
         ("film.srt", SRT.replace("\n", "\r\n"), ["Nora Blum founded Osthafen.", "Paul Kern paints"]),
+        ("film.ass", ASS, ["Nora Blum: The crane, see, is here.", "In Bremen."]),
+        ("film.sbv", SBV, ["Nora Blum founded Osthafen.", "In Bremen."]),
+        ("song.lrc", LRC, ["Here is the crane\nIn Bremen"]),
     ],
 )
 def test_what_is_said_is_the_text(tmp_path: Path, name: str, text: str, said: list[str]) -> None:

@@ -239,6 +239,12 @@ def test_titles_are_subjects_of_facts(run: Callable[..., Any], docs: Path, tmp_p
         ("p.md", '---\n"title":\n  The Next\n  Line\nbook:\n  title: No\n---\n# Other\n', "The Next Line"),
         ("p.md", "---\nbook:\n  title: No\n---\n# Other\n", "Other"),
         ("p.md", "{\n\n}\n# Other\n", "Other"),
+        (
+            "p.md",
+            '<p><img src="x.png"></p>\n<h1 align="center">\n  Crane\n  <br>Planner\n</h1>\n\n# Other\n',
+            "Crane Planner",
+        ),
+        ("p.md", "```html\n<h1>\nNo\n</h1>\n```\n\n# Other\n", "Other"),
         ("l.md", "alias:: x\ntitle:: Log Page\n\n- a", "Log Page"),
         ("minutes.txt", "Nora Blum opened the meeting.\n----------\nPaul", "minutes"),
         ("note.txt", "[tabs]\n======\nJava", "note"),

@@ -54,3 +54,14 @@ def test_a_page_of_mediawiki_is_markdown(tmp_path: Path) -> None:
             "Goliath",
             "David",
         ]
+
+
+def test_captions_of_a_gallery_are_items_and_a_redirect_leads_to_its_page(tmp_path: Path) -> None:
+    gallery = "<gallery mode=packed>\nFile:Crane.jpg|A crane of [[Ida Falk]]\nFile:Bare.jpg\n</gallery>\n# one"
+    (tmp_path / "Gallery.wiki").write_text(gallery, "utf-8")
+    (tmp_path / "Nora.wiki").write_text("#REDIRECT [[Nora Blum]]", "utf-8")
+    texts = [document.text.split("\n") for document in FolderReader(tmp_path).load_data()]
+    assert [[line for line in text if line.strip("- ")] for text in texts] == [
+        ["- A crane of [[Ida Falk]]", "- one"],
+        ["[[Nora Blum]]"],
+    ]

@@ -106,12 +106,23 @@ def test_every_word_has_its_place_in_the_passage(is_markdown: bool | None) -> No
         ("`r nrow(Cranes)` of `{python} x` and `rm x`", "of and `rm x`"),
         ("ends here](https://a.example/b) and goes on", "ends here and goes on"),
         ("| a <!-- x --> b |", "a b"),
+        ("Nora %%ask Paul Kern%% is here, 10 %, 5 %. ^crane-1", "Nora is here, 10 %, 5 %."),
+        ("10 ^6 parts, x^a1b2\nin Visby ^a1b2c3", "10 ^6 parts, x^a1b2 in Visby"),
     ],
 )
 def test_markup_is_no_word(text: str, plain: str) -> None:
     (block,) = read_blocks(text)
     assert block.text == plain
     assert len(block.plain) == len(text)
+
+
+def test_what_only_obsidian_reads_is_no_block() -> None:
+    note = (
+        "It is here.\n\n%%\nTo do: Paul Kern\n\nand Bremen\n%%\n\n```dataview\nLIST file.ctime\n```\n\n^crane-1\n\nEnd."
+    )
+    assert [block.text for block in read_blocks(note, is_markdown=True)] == ["It is here.", "End."]
+    cells = "%%\nx = Crane(3);\n%%\n"
+    assert "Crane(3);" in " ".join(block.text for block in read_blocks(cells, is_markdown=False))
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,9 @@ CHAT = """[09:02] keeva: anyone seen the restart?
 [09:06] dmitri: no, pinned it to 2.7
 [09:07] keeva: Thanks!! Can you tell @Pri and @ify?
 Pri: Done. Ask keeva.
+[09:08] * lars waves to the crane
+Paul Kern: Is the Osthafen open?
+Ida Falk: did anyone ask lars?
 """
 
 
@@ -191,6 +194,11 @@ def test_a_chat_s_lines_are_sentences_and_its_speakers_names() -> None:
         ("Can you tell @Pri and @ify?", "@Pri"),
         ("Can you tell @Pri and @ify?", "@ify"),
         ("Ask keeva.", "keeva"),
+        ("[09:08] * lars waves to the crane", "lars"),
+        ("Paul Kern: Is the Osthafen open?", "Paul Kern"),
+        ("Paul Kern: Is the Osthafen open?", "Osthafen"),
+        ("Ida Falk: did anyone ask lars?", "Ida Falk"),
+        ("Ida Falk: did anyone ask lars?", "lars"),
     ]
 
 

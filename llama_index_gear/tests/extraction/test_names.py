@@ -257,3 +257,13 @@ def test_scripts_with_capital_letters_need_no_warning(text: str, caplog: pytest.
 def test_no_self_loop_whatever_the_title(title: str) -> None:
     for triple in triples(RUNBOOK, title):
         assert entity_key(triple.subject) != entity_key(triple.object)
+
+
+def test_tags_of_xml_formulas_and_heads_of_letters_are_no_names() -> None:
+    schema = '<xsd:element name="pgSz" type="CT_PageSz" minOccurs="0"/>\n     <xsd:attribute name="W" type="ST_Hex"/>\n'
+    assert names(f"{schema}</xsd:complexType>") == []
+    assert names("In Bremen `<w:cr/>` and <w:Cr/> break lines.") == ["Bremen", "<w:cr/>"]
+    assert names("We let $\\Pi = (K)$ and $H_{1}$ be $t$-of-$N$ as `x` of Nora Blum has them.") == ["Nora Blum"]
+    assert names("Put it into C:\\Users\\nora *now*.") == ["C:\\Users\\nora"]
+    forwarded = "---- Forwarded message ---- From: Nora Blum Date: 2025-05-08 Subject: the crane To: ida@weser.example"
+    assert names(forwarded) == ["Nora Blum", "ida@weser.example"]

@@ -114,7 +114,8 @@ SLACK = [
         "user": "U01ABCDEF",
         "ts": "1.1",
         "user_profile": {"real_name": "Nora Blum"},
-        "text": "<@U02NORA99> see <https://a.example/7|the order> in <#C01ABCDEF|yard>",
+        "text": "<@U02NORA99> see <https://a.example/7|the order> in <#C01ABCDEF|yard>"
+        " <!here> or ask <mailto:ida@a.example|ida@a.example>",
         "client_msg_id": "c2f1",
         "reactions": [{"name": "thumbsup"}],
     },
@@ -141,12 +142,39 @@ DISCORD = {
         {"id": "2", "timestamp": "2025", "content": "Yes.", "author": {"name": "paul", "nickname": None}},
     ],
 }
+TEAMS = {
+    "value": [
+        {
+            "id": str(place),
+            "messageType": "message",
+            "createdDateTime": "2025-03-03T09:15:00Z",
+            "from": sender,
+            "body": body,
+            "attachments": [],
+        }
+        for place, (sender, body) in enumerate(
+            [
+                (
+                    {"application": None, "user": {"id": "7", "displayName": "Nora Blum"}},
+                    {"contentType": "html", "content": "<p>The crane&nbsp;is</p><p>in <b>Bremen</b>. &lt; 3 t</p>"},
+                ),
+                ({"user": {"displayName": "Paul Kern"}}, {"contentType": "text", "content": "Yes <b>."}),
+                ({"application": {"displayName": "Yard bot"}}, {"contentType": "text", "content": "No."}),
+            ]
+        )
+    ]
+}
 
 
 @pytest.mark.parametrize(
     ("value", "title", "text"),
     [
-        (SLACK, "", "Nora Blum: see the order (https://a.example/7) in yard\n\nIt is in Bremen."),
+        (
+            SLACK,
+            "",
+            "Nora Blum: see the order (https://a.example/7) in yard  or ask ida@a.example\n\nIt is in Bremen.",
+        ),
+        (TEAMS, "", "Nora Blum: The crane is in Bremen. < 3 t\n\nPaul Kern: Yes <b>.\n\nYard bot: No."),
         (TELEGRAM, "Crane Group", "Nora Blum: See a.example.\n\nPaul Kern: Yes."),
         (DISCORD, "", "Nora Blum: It is here.\n\npaul: Yes."),
         (
