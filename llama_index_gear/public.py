@@ -7,27 +7,27 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.ingestion.existing_collection import ExistingCollection
 from llama_index_gear.ingestion.files import FolderReader
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
-from llama_index_gear.nodes import ToPropertyGraph, attach_triples, passage_id, read_triples
+from llama_index_gear.nodes import attach_triples, passage_id
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.postprocessors.passage_ranker import PassageRanker
 from llama_index_gear.postprocessors.passage_selector import PassageSelector
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.ranking.learning import fit_ranking
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import Triple
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "ExistingCollection",
     "ExternalGeARRetriever",
     "ExternalTripleStore",
+    "ExtractionSchema",
     "FolderReader",
     "GeARError",
     "GeARQueryEngine",
@@ -48,6 +49,7 @@ __all__ = [
     "LocalPageRank",
     "MentionTripleExtractor",
     "NaiveGERetriever",
+    "PaperGeARRetriever",
     "PassageRanker",
     "PassageSelector",
     "RankBM25Retriever",
@@ -55,13 +57,9 @@ __all__ = [
     "SyncGERetriever",
     "T2RAGQueryEngine",
     "T2RAGRetriever",
-    "ToPropertyGraph",
-    "Trace",
     "Triple",
     "TriplesFile",
     "WikidataDump",
     "attach_triples",
-    "fit_ranking",
     "passage_id",
-    "read_triples",
 ]

@@ -49,14 +49,8 @@ from llama_index.core.node_parser import MarkdownNodeParser, SentenceSplitter
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
-from llama_index_gear import (
-    GeARVectorStore,
-    GraphRetriever,
-    MentionTripleExtractor,
-    PassageRanker,
-    passage_id,
-    read_triples,
-)
+from llama_index_gear import GeARVectorStore, GraphRetriever, MentionTripleExtractor, PassageRanker, passage_id
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.ranking.measures import permutation_p_value
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, learn_average, make_encoder
 

@@ -20,6 +20,7 @@ from qdrant_client import QdrantClient
 from llama_index_gear.errors import ArgumentError, GeARError, check_kind, check_kinds
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
+from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.ingestion.existing_collection import ExistingCollection
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
@@ -78,8 +79,8 @@ LISTS: dict[str, Call] = {
     "node_ids of a query": lambda house, value: query(house, node_ids=value),
     "doc_ids of a query": lambda house, value: query(house, doc_ids=value),
     "nodes of add": lambda house, value: house.store.add(value),
-    "allowed_entity_types": lambda house, value: GeARTripleExtractor(MockLLM(), allowed_entity_types=value),
-    "allowed_relation_types": lambda house, value: GeARTripleExtractor(MockLLM(), allowed_relation_types=value),
+    "entity_types": lambda house, value: ExtractionSchema(entity_types=value),
+    "relation_types": lambda house, value: ExtractionSchema(relation_types=value),
     "languages": lambda house, value: WikidataDump(house.folder / "d.json", house.folder / "i", languages=value),
     "questions": lambda house, value: fit_ranking(lambda _: None, value, []),  # type: ignore[arg-type, return-value]
     "gold_ids": lambda house, value: fit_ranking(lambda _: None, [], value),  # type: ignore[arg-type, return-value]

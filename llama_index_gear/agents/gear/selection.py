@@ -66,6 +66,9 @@ Nothing else.
 )
 """The one call of a step. Variables: `passages`, `gist`, `question`, `queries`, `problem`."""
 
+PROMPTS = {"select": STEP_PROMPT}
+"""The agent's prompts, by name."""
+
 
 @dataclass(frozen=True)
 class Selection:

@@ -30,7 +30,7 @@ DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
 PASSAGES = [("Ada knows Bob.", "Ada"), ("Bob knows Cid.", "Bob"), ("Cid knows Ada.", "Cid")]
-SCHEMA = ExtractionSchema(("person", "ada"), ("knows", "x"))
+SCHEMA = ExtractionSchema(entity_types=("person", "ada"), relation_types=("knows", "x"))
 
 PARSERS: dict[str, Callable[[ScannedReply], Any]] = {
     "triples": parse_triples,

@@ -23,8 +23,9 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id, read_triples
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id
 from llama_index_gear.errors import TenantError
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.copy import copy_flow
 from llama_index_gear.store.locks import AcquirePassages

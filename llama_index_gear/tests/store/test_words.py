@@ -30,8 +30,8 @@ from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
-from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store import bm25 as store_bm25
@@ -195,9 +195,9 @@ def make_retrievers(store: GeARVectorStore, folder: Path) -> list[BaseRetriever]
         NaiveGERetriever(store),
         NaiveGERetriever(store, graph=graph),
         SyncGERetriever(store, llm=llm),
-        GeARRetriever(store, llm=llm, calls="separate"),
+        PaperGeARRetriever(SyncGERetriever(store, llm=llm)),
         T2RAGRetriever(store, llm=llm),
-        ExternalGeARRetriever(store, graph, llm=llm),
+        ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph)),
         RankBM25Retriever(store.get_nodes()),
     ]
 
@@ -216,7 +216,7 @@ async def test_no_retriever_reads_a_question_beyond_the_limit(
 async def test_no_engine_no_postprocessor_and_no_store_does(store: GeARVectorStore) -> None:
     llm = ScriptedLLM()
     for engine in (
-        GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate")),
+        GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm))),
         T2RAGQueryEngine(T2RAGRetriever(store, llm=llm)),
     ):
         with pytest.raises(ArgumentError, match="100,001 characters"):
