@@ -58,13 +58,13 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 from llama_index_gear import GeARVectorStore, GraphRetriever, NaiveGERetriever, RankingWeights
-from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import RANKS_KEY
 from llama_index_gear.ranking.learning import Example, fit_weights
 from llama_index_gear.ranking.measures import permutation_p_value
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.reasons import to_pool_passage
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 
 EXAMPLES = Path(__file__).parent.parent
 LEARNED = ("musique", "2wiki", "hotpotqa")

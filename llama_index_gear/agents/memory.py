@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from llama_index.core.schema import BaseNode, NodeWithScore
 
 from llama_index_gear.expansion.beam_search import Beam
-from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.nodes import explain_selection, llm_texts, name_passage, with_explanation
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples

@@ -23,7 +23,7 @@ from llama_index_gear.cli.store_note import StoreNote, describe_collection
 from llama_index_gear.extraction.accounting import ExtractionEstimate
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.ingestion.existing_collection import CollectionReport
-from llama_index_gear.messages import show_line
+from llama_index_gear.ingestion.messages import show_line
 
 _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's client retries a used-up quota too
 

@@ -26,9 +26,9 @@ from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.sentences import split_pieces
 from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.messages import shorten_line, show_line
 from llama_index_gear.ingestion.origins import read_file, refuse_meeting
 from llama_index_gear.ingestion.reading_process import SECONDS
-from llama_index_gear.messages import shorten_line, show_line
 from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay, read_triples
 
 PASSAGE_TOKENS = 224

@@ -18,11 +18,10 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index_gear.errors import ArgumentError, check_kind, check_question
-from llama_index_gear.flow import Flow, Request, ask, ask_all
+from llama_index_gear.flow import CallLLM, EmbedQuery, Flow, Request, RunFunction, ask, ask_all
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.client import aask_llm, ask_llm
-from llama_index_gear.requests import CallLLM, EmbedQuery, RunFunction
-from llama_index_gear.spans import show_triples, span_flow
+from llama_index_gear.llm.spans import show_triples, span_flow
 from llama_index_gear.store.triples import TripleGraph
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.triple import StoredTriple

@@ -19,10 +19,10 @@ from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_tri
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow, weigh_triples
 from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
 from llama_index_gear.flow import Flow
-from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import Prompts
+from llama_index_gear.llm.spans import show_ids, span_flow
 from llama_index_gear.nodes import llm_texts, with_explanation
-from llama_index_gear.spans import show_ids, span_flow
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
 
 dispatcher = get_dispatcher(__name__)

@@ -15,14 +15,13 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index_gear.errors import check_counts, check_kind
 from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
 from llama_index_gear.expansion.pagerank import LocalPageRank, group_by_passage, local_pagerank_flow
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.flow import Flow, RunFunction, ask
+from llama_index_gear.llm.spans import show_ids, show_nodes, span_flow
 from llama_index_gear.ranking.pool import Pool, RankedPassage
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
-from llama_index_gear.requests import RunFunction
-from llama_index_gear.spans import show_ids, show_nodes, span_flow
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.triple import StoredTriple
 
 POOL_TOP_K = 40

@@ -25,6 +25,7 @@ from llama_index_gear.extraction.prompts import (
     format_title,
 )
 from llama_index_gear.extraction.schema import ALL_ALLOWED, ExtractionSchema, Selected
+from llama_index_gear.flow import Reply
 from llama_index_gear.llm.client import (
     ModelNotes,
     ask_for_facts,
@@ -43,7 +44,6 @@ from llama_index_gear.llm.prompting import format_problem
 from llama_index_gear.llm.responses import give_room
 from llama_index_gear.llm.retries import Retries
 from llama_index_gear.nodes import ExtractionRecord, Outcome
-from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, contains_entity, entity_key
 
 

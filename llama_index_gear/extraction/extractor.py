@@ -39,7 +39,7 @@ from llama_index_gear.flow import arun, run_coroutine
 from llama_index_gear.llm.client import ModelNotes, offers_functions
 from llama_index_gear.llm.prompting import check_prompt
 from llama_index_gear.nodes import must_stay
-from llama_index_gear.tenancy import Tenancy
+from llama_index_gear.store.tenancy import Tenancy
 
 _PAGE = 1024
 """Passages that `retry_failed` holds in memory at a time."""

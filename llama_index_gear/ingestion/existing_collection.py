@@ -19,16 +19,15 @@ from llama_index_gear.errors import EmbeddingError
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.flow import Flow, Request, arun, ask, run
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, Request, RunFunction, arun, ask, run
 from llama_index_gear.ingestion.moves import find_stored_flow, follow_flow
 from llama_index_gear.ingestion.targets import Target
 from llama_index_gear.ingestion.updates import describe_extractor, keep_triples, scope_filters, select_flow
 from llama_index_gear.nodes import SOURCE_KEY, record_of
-from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.resources import ClosedByWith
 from llama_index_gear.store.source_collection import SourceCollection, make_local_client
+from llama_index_gear.store.tenancy import check_filters
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.tenancy import check_filters
 
 _PAGE = 64  # passages that a kill can cost
 _PROBES = 3  # passages that are embedded to see whether the store's model made the vectors

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from llama_index.core.schema import BaseNode, MetadataMode
 
-from llama_index_gear.flow import Flow, ask
+from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.ingestion.targets import Target
 from llama_index_gear.nodes import SOURCE_KEY, with_metadata
-from llama_index_gear.requests import RunFunction
 from llama_index_gear.store.source_collection import SourceCollection
 from llama_index_gear.store.vector_store import GeARVectorStore
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear.errors import ArgumentError, TenantError
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import RunFunction
+from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.store.collections import resolve_flow
 from llama_index_gear.store.source_collection import SourceCollection
 from llama_index_gear.store.vector_store import GeARVectorStore

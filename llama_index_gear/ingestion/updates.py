@@ -15,8 +15,8 @@ from llama_index_gear.extraction.serialization import drop_handling
 from llama_index_gear.flow import Flow
 from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, has_failed, must_stay, with_metadata
 from llama_index_gear.store.source_collection import SourcePage
+from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.tenancy import Tenancy
 
 _METADATA = "metadata"  # payload field whose members are a passage's metadata
 

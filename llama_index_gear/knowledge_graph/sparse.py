@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from qdrant_client.http import models
 
 from llama_index_gear.errors import EmbeddingError, check_counts, check_vector
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import EmbedTexts
+from llama_index_gear.flow import EmbedTexts, Flow, ask
 from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import Collections

@@ -15,9 +15,8 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts, check_kind
-from llama_index_gear.flow import Flow, Result, arun, ask, run
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, Result, RunFunction, arun, ask, run
 from llama_index_gear.knowledge_graph.sparse import SparseReads
-from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.resources import BoundToProcess, ClosedByWith
 from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.collections import Collections

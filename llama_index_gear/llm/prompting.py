@@ -10,11 +10,10 @@ from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 
 from llama_index_gear.errors import ArgumentError, ReplyError, format_value
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import CallLLM, Flow
 from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.llm.json_scan import ScannedReply
-from llama_index_gear.requests import CallLLM
-from llama_index_gear.spans import call_llm_flow
+from llama_index_gear.llm.spans import call_llm_flow
 
 
 def format_problem(problem: str) -> str:

@@ -30,7 +30,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agents.verification import PROMPTS, verify_flow
 from llama_index_gear.errors import ArgumentError, check_counts, check_kinds, repair_surrogates
-from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.flow import CallLLM, Flow, Reply, arun, run
 from llama_index_gear.llm.answering import AnsweringLLM, aclean_stream, clean_stream
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.escaping import (
@@ -43,7 +43,6 @@ from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.llm.replies import read_said
 from llama_index_gear.nodes import llm_texts, name_passage, shorten
 from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TOOL_NAME, AgentQueryTool, make_tool
-from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace

@@ -21,7 +21,7 @@ from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
-from llama_index_gear.spans import flatten
+from llama_index_gear.llm.spans import flatten
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
 

@@ -9,8 +9,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedFilter
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import Flow, QdrantCall, ask
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import METADATA, list_word_fields
 

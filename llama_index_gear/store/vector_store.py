@@ -22,8 +22,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http.models import ReadConsistencyType, SearchParams, WriteOrdering
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_kinds
-from llama_index_gear.flow import Flow, arun, ask, run
-from llama_index_gear.requests import RunFunction
+from llama_index_gear.flow import Flow, RunFunction, arun, ask, run
 from llama_index_gear.resources import BoundToProcess, ClosedByWith
 from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
@@ -38,11 +37,11 @@ from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.neighborhood import MAX_TRIPLES, GraphPages
 from llama_index_gear.store.passages import StoreReads, read_native_filter
 from llama_index_gear.store.side_by_side import SERVER_LIMIT
+from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.store.vector_checks import TruncationCheck
 from llama_index_gear.store.writes import StoreWrites
-from llama_index_gear.tenancy import Tenancy
 
 
 class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):

@@ -17,14 +17,12 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 import llama_index_gear
-import llama_index_gear.public
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.ingestion.property_graph import ToPropertyGraph
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
@@ -41,6 +39,7 @@ from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage, read
@@ -315,7 +314,7 @@ def test_numbers_of_every_kind_are_a_vector(store: GeARVectorStore) -> None:
 
 def list_classes() -> list[type]:
     """List the public classes that are made with settings, and the fakes."""
-    public = [getattr(llama_index_gear, name) for name in llama_index_gear.public.__all__]
+    public = [getattr(llama_index_gear, name) for name in llama_index_gear.__all__]
     classes = [made for made in public if isinstance(made, type) and not issubclass(made, Exception)]
     return [*(made for made in classes if made is not Trace), RankBM25Retriever, ScriptedLLM, WordEmbedding]
 

@@ -23,11 +23,11 @@ from llama_index_gear.extraction.calls import parse_extraction
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.extraction.prompts import format_passages
+from llama_index_gear.flow import Reply
 from llama_index_gear.llm.escaping import escape_citations, escape_passage, number_passages
 from llama_index_gear.llm.prompting import format_problem
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.requests import Reply
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever

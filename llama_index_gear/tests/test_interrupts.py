@@ -37,9 +37,8 @@ from qdrant_client import QdrantClient
 import llama_index_gear
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
-from llama_index_gear.flow import Flow, gather, run_coroutine
+from llama_index_gear.flow import Flow, RunFunction, gather, run_coroutine
 from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
-from llama_index_gear.requests import RunFunction
 from llama_index_gear.store.connection import Routed
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage

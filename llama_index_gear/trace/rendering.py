@@ -7,10 +7,10 @@ from html import escape
 
 from llama_index_gear.characters import count
 from llama_index_gear.llm.escaping import split_citations
-from llama_index_gear.pages.page import fill_page
 from llama_index_gear.trace import wording
 from llama_index_gear.trace.evidence import Evidence
 from llama_index_gear.trace.fact_graph import collect_facts, draw_graph
+from llama_index_gear.trace.pages import fill_page
 from llama_index_gear.trace.path import PathNode, find_answer_path
 
 _MAX_OPEN = 3  # cited passages that are shown without a click, if there are no more

@@ -13,10 +13,9 @@ from llama_index_gear.agents.loop import describe_failure
 from llama_index_gear.agents.memory import GistMemory, PassagePool
 from llama_index_gear.errors import GeARError
 from llama_index_gear.expansion.pipeline import GraphExpansion
-from llama_index_gear.flow import Flow, Request, ask_all, interleave, relay
-from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.flow import EmbedQuery, Flow, Request, ask_all, interleave, relay
 from llama_index_gear.llm.prompting import Prompts
-from llama_index_gear.requests import EmbedQuery
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.trace.evidence import PassageLink, Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples

@@ -31,11 +31,10 @@ from llama_index_gear.expansion.beam_search import (
     diverse_triple_beam_search_flow,
     flatten,
 )
-from llama_index_gear.flow import Flow, ask, interleave
+from llama_index_gear.flow import EmbedQuery, Flow, RunFunction, ask, interleave
 from llama_index_gear.llm.prompting import Prompts
+from llama_index_gear.llm.spans import show_triples, span_flow
 from llama_index_gear.nodes import llm_texts
-from llama_index_gear.requests import EmbedQuery, RunFunction
-from llama_index_gear.spans import show_triples, span_flow
 from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Step, Unknown
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples

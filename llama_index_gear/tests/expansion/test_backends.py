@@ -13,9 +13,8 @@ from qdrant_client import QdrantClient
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.expansion.backends import Backends
-from llama_index_gear.flow import Request, arun, run
+from llama_index_gear.flow import CallLLM, Request, arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.requests import CallLLM
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.triple import Triple

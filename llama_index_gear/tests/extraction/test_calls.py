@@ -24,10 +24,10 @@ from llama_index_gear.extraction import extractor
 from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.calls import group_into_calls, parse_shared_extraction
 from llama_index_gear.extraction.schema import PassagesFacts
+from llama_index_gear.flow import Reply
 from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.parsing import parse_numbered
 from llama_index_gear.nodes import ExtractionRecord, Outcome, read_triples
-from llama_index_gear.requests import Reply
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents
 

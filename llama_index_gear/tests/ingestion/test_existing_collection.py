@@ -43,10 +43,9 @@ from llama_index_gear import (
 )
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError
 from llama_index_gear.extraction.accounting import ExtractionEstimate
-from llama_index_gear.flow import run
+from llama_index_gear.flow import QdrantCall, run
 from llama_index_gear.ingestion.updates import describe_extractor
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 

@@ -36,10 +36,9 @@ from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, RESOLVE_PROM
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import READ_PROMPT, read_facts_flow
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT
-from llama_index_gear.flow import run
+from llama_index_gear.flow import CallLLM, Reply, run
 from llama_index_gear.llm.echoes import drop_echoes, require_own
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import GraphTriple

@@ -12,7 +12,7 @@ from llama_index.core.schema import BaseNode
 from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import QdrantCall
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import make_process, passage
 

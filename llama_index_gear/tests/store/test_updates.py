@@ -25,8 +25,8 @@ from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id
 from llama_index_gear.errors import TenantError
+from llama_index_gear.flow import QdrantCall
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.copy import copy_flow
 from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding

@@ -46,8 +46,8 @@ from llama_index_gear.errors import (
     UnsupportedCall,
 )
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.flow import EmbedQuery
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
-from llama_index_gear.requests import EmbedQuery
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.collections import AVERAGE_KEY
 from llama_index_gear.store.embedded.client import EdgeClient

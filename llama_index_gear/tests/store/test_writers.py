@@ -22,7 +22,7 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import QdrantCall
 from llama_index_gear.store.connection import Routed
 from llama_index_gear.store.copy import copy_flow
 from llama_index_gear.store.maintenance import StoreReport

@@ -23,7 +23,7 @@ from llama_index_gear.agents.t2rag.prompts import (
 )
 from llama_index_gear.agents.t2rag.resolution import Statement, apply_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.requests import CallLLM, Reply
+from llama_index_gear.flow import CallLLM, Reply
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import StoredTriple, Triple
 
