@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever as PaperGeARRetriever
     from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever as RankBM25Retriever
     from llama_index_gear.retrievers.t2rag import T2RAGRetriever as T2RAGRetriever
+    from llama_index_gear.store.settings import CollectionSettings as CollectionSettings
     from llama_index_gear.store.vector_store import GeARVectorStore as GeARVectorStore
     from llama_index_gear.triple import Triple as Triple
 
@@ -65,6 +66,7 @@ else:
         "retrievers.paper_gear": "PaperGeARRetriever",
         "retrievers.rank_bm25": "RankBM25Retriever",
         "retrievers.t2rag": "T2RAGRetriever",
+        "store.settings": "CollectionSettings",
         "store.vector_store": "GeARVectorStore",
         "triple": "Triple",
     }

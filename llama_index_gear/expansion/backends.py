@@ -22,6 +22,7 @@ from llama_index_gear.flow import CallLLM, EmbedQuery, Flow, Request, RunFunctio
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.spans import show_triples, span_flow
+from llama_index_gear.store.access import connection_of, reads_of
 from llama_index_gear.store.triples import TripleGraph
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.triple import StoredTriple
@@ -61,7 +62,7 @@ class Backends:
         self.base_retriever = base_retriever
         self.mode = mode
         self.base_top_k = base_top_k
-        self.reads = vector_store.reads(filters)
+        self.reads = reads_of(vector_store, filters)
         self.llm = llm
         self.graph = graph
         self.walked: TripleGraph = self.reads if graph is None else graph.reads
@@ -76,14 +77,14 @@ class Backends:
         if isinstance(request, CallLLM):
             llm, within, most = self._required_llm, request.timeout, request.max_calls
             return ask_llm(llm, request.prompt, request.variables, within=within, max_calls=most)
-        return self.vector_store.connection.answer(request)
+        return connection_of(self.vector_store).answer(request)
 
     async def aanswer(self, request: Request[Any]) -> Any:
         """`answer`, without blocking the event loop."""
         if isinstance(request, CallLLM):
             llm, within, most = self._required_llm, request.timeout, request.max_calls
             return await aask_llm(llm, request.prompt, request.variables, within=within, max_calls=most)
-        return await self.vector_store.connection.aanswer(request)
+        return await connection_of(self.vector_store).aanswer(request)
 
     def base_search_flow(self, query: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Search passages with the base retriever or the store: h(q, C) of GeAR §3. Returns them best first."""

@@ -21,6 +21,7 @@ from llama_index_gear.ranking.pool import Pool, RankedPassage
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
+from llama_index_gear.store.access import encoder_of
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.triple import StoredTriple
 
@@ -144,7 +145,7 @@ class PoolRetrieval:
         return span_flow("base_search", search, lambda found: show_ids(found[1]), query=embedded.query_str)
 
     def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
-        question, encoder = embedded.query_str, self.backends.vector_store.encoder
+        question, encoder = embedded.query_str, encoder_of(self.backends.vector_store)
         if self.backends.base_retriever is None:
             modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
             answers = yield from self.backends.reads.lists_flow(question, embedded.embedding or [], modes, POOL_TOP_K)

@@ -312,12 +312,15 @@ class GeARTripleExtractor(TransformComponent):
             if changed:
                 await vector_store.async_add(changed, if_unchanged_since=before)
 
-        reads = getattr(vector_store, "reads", None)
-        if reads is None:
+        from llama_index_gear.store.access import connection_of, reads_of  # Qdrant takes a second to import
+        from llama_index_gear.store.vector_store import GeARVectorStore
+
+        if not isinstance(vector_store, GeARVectorStore):
             raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
-        own: Any = vector_store
-        await own.afinish_writes()
-        failed = await arun(reads(FAILED_EXTRACTIONS).call_ids_flow(), own.connection.aanswer)
+        await vector_store.afinish_writes()
+        failed = await arun(
+            reads_of(vector_store, FAILED_EXTRACTIONS).call_ids_flow(), connection_of(vector_store).aanswer
+        )
         self._ledger = ExtractionLedger()
         self._cost_budget.forget_refusals()  # whoever asks for a retry may have raised the quota
         with self._bar(len(failed), self.show_progress) as bar:

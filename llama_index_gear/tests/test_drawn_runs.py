@@ -34,7 +34,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.agents.gear import external_policy, policy
+from llama_index_gear.agents.gear import external_policy, policy, selection
 from llama_index_gear.agents.t2rag import policy as t2rag
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT
 from llama_index_gear.llm.echoes import _find_examples
@@ -59,6 +59,7 @@ FACTS = [
 PASSAGES = {f"p{number}": " ".join(slots) for number, slots in enumerate(FACTS)}
 PROMPTS = {
     **policy.PROMPTS,
+    **selection.PROMPTS,
     **external_policy.PROMPTS,
     **t2rag.PROMPTS,
     "answer": ANSWER_PROMPT,
@@ -352,7 +353,7 @@ async def test_whatever_is_replied_a_method_gives_what_it_found_and_sync_and_asy
             try:
                 run = await run_method(method, house, seed, mode)
                 check_passages(run)
-                check_facts(run, 5 if name == "merged" else 200)
+                check_facts(run, 200)
                 check_calls(run, most)
                 if number < 2:
                     check_shown(run)

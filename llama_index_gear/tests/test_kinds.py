@@ -29,6 +29,7 @@ from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.ranking.learning import fit_ranking
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
@@ -86,7 +87,9 @@ LISTS: dict[str, Call] = {
     "gold_ids": lambda house, value: fit_ranking(lambda _: None, [], value),  # type: ignore[arg-type, return-value]
     "gold_ids of one": lambda house, value: fit_ranking(lambda _: None, ["?"], [value]),  # type: ignore[arg-type, return-value]
     "entities": lambda house, value: GraphTriple(Triple("a", "b", "c"), value),
-    "payload_indexes": lambda house, value: GeARVectorStore.from_path(house.folder / "new", payload_indexes=value),
+    "payload_indexes": lambda house, value: GeARVectorStore.from_path(
+        house.folder / "new", collection_settings=CollectionSettings(payload_indexes=value)
+    ),
     "node_postprocessors": lambda house, value: engine(house, node_postprocessors=value),
 }
 FILTERS: dict[str, Call] = {

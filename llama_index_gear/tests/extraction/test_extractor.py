@@ -443,6 +443,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
         await sleep(0)
 
     monkeypatch.setattr(asyncio, "sleep", note)
+    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.0)
     llm = ScriptedLLM([LimitError(**headers)], otherwise=state_fact)
     assert list_outcomes(GeARTripleExtractor(llm)(make_passages("Ada"))) == ["extracted"]
     assert waited == [seconds]

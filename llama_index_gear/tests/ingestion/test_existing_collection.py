@@ -46,6 +46,7 @@ from llama_index_gear.extraction.accounting import ExtractionEstimate
 from llama_index_gear.flow import QdrantCall, run
 from llama_index_gear.ingestion.updates import describe_extractor
 from llama_index_gear.nodes import read_triples
+from llama_index_gear.store.access import connection_of, reads_of
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -569,7 +570,9 @@ def test_half_of_all_pages_makes_a_move(tmp_path: Path, monkeypatch: pytest.Monk
         with put(tmp_path / "a", texts) as collection:
             collection.extract_to(store)
         shutil.rmtree(tmp_path / "a")
-        page = [int(node.node_id) for node in run(store.reads().imported_flow("docs"), store.connection.answer)[0]]
+        page = [
+            int(node.node_id) for node in run(reads_of(store).imported_flow("docs"), connection_of(store).answer)[0]
+        ]
         assert len(page) == 2
         for place, kept, is_moved in (("b", page, False), ("c", sorted(texts.keys() - set(page))[:4], True)):
             others = {point: text if point in kept else "Other." for point, text in texts.items()}

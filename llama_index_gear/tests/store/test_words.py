@@ -37,6 +37,7 @@ from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store import bm25 as store_bm25
 from llama_index_gear.store.bm25 import learn_average, make_encoder
 from llama_index_gear.store.schema import to_sparse_vector
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage, read
@@ -285,7 +286,9 @@ async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, h
     gone = [make(n, f"kiwi harvest report {n}") for n in range(60)]
     kept = [make(100, "kiwi bird of the island"), *(make(101 + n, f"plum jam recipe {n}") for n in range(9))]
     replaced = [make(n, f"engine manual {n}") for n in range(60)] if how == "replace" else []
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, bm25_avg_len=60.0)
+    store = GeARVectorStore.from_path(
+        tmp_path / "store", embed_model=EMBED, collection_settings=CollectionSettings(bm25_avg_len=60.0)
+    )
     store.add([*gone, *kept])
     if how == "delete":
         store.delete_nodes([node.node_id for node in gone])
@@ -297,7 +300,9 @@ async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, h
     else:
         words = MetadataFilter(key="doc_id", value=[f"d{n}" for n in range(60)], operator=FilterOperator.IN)
         store.delete_nodes(filters=MetadataFilters(filters=[words]))
-    fresh = GeARVectorStore.from_path(tmp_path / "fresh", embed_model=EMBED, bm25_avg_len=60.0)
+    fresh = GeARVectorStore.from_path(
+        tmp_path / "fresh", embed_model=EMBED, collection_settings=CollectionSettings(bm25_avg_len=60.0)
+    )
     fresh.add([*replaced, *kept])
     asked = VectorStoreQuery(query_str="plum or kiwi?", mode=VectorStoreQueryMode.SPARSE, similarity_top_k=20)
     found, expected = store.query(asked), fresh.query(asked)
