@@ -89,7 +89,8 @@ def main() -> None:
     show(QUESTION, gold[QUESTION], found[QUESTION])
 
     llm = language_model() or ScriptedLLM(REHEARSED)
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph, base_top_k=5)
+    few = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=5)
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph, base_retriever=few)
     response, trace = engine.query_with_trace(QUESTION)
     print()
     trace.show()

@@ -3,8 +3,40 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from llama_index_gear.public import *  # noqa: F403
-    from llama_index_gear.public import __all__ as __all__
+    from llama_index_gear.agents.loop import Budget as Budget
+    from llama_index_gear.embeddings.light import LightEmbedding as LightEmbedding
+    from llama_index_gear.errors import GeARError as GeARError
+    from llama_index_gear.expansion.beam_search import BeamSearch as BeamSearch
+    from llama_index_gear.expansion.pagerank import LocalPageRank as LocalPageRank
+    from llama_index_gear.extraction.extractor import GeARTripleExtractor as GeARTripleExtractor
+    from llama_index_gear.extraction.links import LinkTripleExtractor as LinkTripleExtractor
+    from llama_index_gear.extraction.mentions import MentionTripleExtractor as MentionTripleExtractor
+    from llama_index_gear.extraction.schema import ExtractionSchema as ExtractionSchema
+    from llama_index_gear.ingestion.existing_collection import ExistingCollection as ExistingCollection
+    from llama_index_gear.ingestion.files import FolderReader as FolderReader
+    from llama_index_gear.knowledge_graph.store import ExternalTripleStore as ExternalTripleStore
+    from llama_index_gear.knowledge_graph.wikidata import WikidataDump as WikidataDump
+    from llama_index_gear.nodes import attach_triples as attach_triples
+    from llama_index_gear.nodes import passage_id as passage_id
+    from llama_index_gear.nodes import read_triples as read_triples
+    from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch as DiverseTripleBeamSearch
+    from llama_index_gear.postprocessors.passage_ranker import PassageRanker as PassageRanker
+    from llama_index_gear.postprocessors.passage_selector import PassageSelector as PassageSelector
+    from llama_index_gear.query_engines.gear import GeARQueryEngine as GeARQueryEngine
+    from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine as T2RAGQueryEngine
+    from llama_index_gear.ranking.learning import fit_ranking as fit_ranking
+    from llama_index_gear.ranking.weights import RankingWeights as RankingWeights
+    from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever as ExternalGeARRetriever
+    from llama_index_gear.retrievers.gear import GeARRetriever as GeARRetriever
+    from llama_index_gear.retrievers.graph import GraphRetriever as GraphRetriever
+    from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever as NaiveGERetriever
+    from llama_index_gear.retrievers.graph_expansion import SyncGERetriever as SyncGERetriever
+    from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever as RankBM25Retriever
+    from llama_index_gear.retrievers.t2rag import T2RAGRetriever as T2RAGRetriever
+    from llama_index_gear.store.vector_store import GeARVectorStore as GeARVectorStore
+    from llama_index_gear.triple import Triple as Triple
+
+    __all__: list[str]
 else:
     _MODULES = {
         "agents.loop": "Budget",
@@ -15,12 +47,12 @@ else:
         "extraction.extractor": "GeARTripleExtractor",
         "extraction.links": "LinkTripleExtractor",
         "extraction.mentions": "MentionTripleExtractor",
+        "extraction.schema": "ExtractionSchema",
         "ingestion.existing_collection": "ExistingCollection",
         "ingestion.files": "FolderReader",
         "knowledge_graph.store": "ExternalTripleStore",
-        "knowledge_graph.triples_file": "TriplesFile",
         "knowledge_graph.wikidata": "WikidataDump",
-        "nodes": "ToPropertyGraph attach_triples passage_id read_triples",
+        "nodes": "attach_triples passage_id read_triples",
         "postprocessors.beam_search": "DiverseTripleBeamSearch",
         "postprocessors.passage_ranker": "PassageRanker",
         "postprocessors.passage_selector": "PassageSelector",
@@ -35,7 +67,6 @@ else:
         "retrievers.rank_bm25": "RankBM25Retriever",
         "retrievers.t2rag": "T2RAGRetriever",
         "store.vector_store": "GeARVectorStore",
-        "trace.trace": "Trace",
         "triple": "Triple",
     }
     _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}

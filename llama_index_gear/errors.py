@@ -9,7 +9,6 @@
     ├── OutOfTime           (TimeoutError)             an LLM did not reply within its time limit
     ├── ModelServerError                               an LLM's server wrote an error into an answer of status 200
     ├── BatchError                                     a batch's answers that contradict what was sent
-    ├── ExtractionError                                passages failed and `raise_on_error` was asked for
     └── StoreError
         ├── EmbeddingError      (ValueError)           a node without embedding, or of another dimension
         ├── TenantError                                    a call that names no tenant, or touches another's passages
@@ -90,10 +89,6 @@ class ModelServerError(GeARError):
 
 class BatchError(GeARError):
     """A batch's answers contradict what was sent, or another call has held the batch for too long."""
-
-
-class ExtractionError(GeARError):
-    """Some passages could not be extracted, and the extractor has `raise_on_error=True`."""
 
 
 class StoreError(GeARError):

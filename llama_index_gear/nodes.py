@@ -13,9 +13,9 @@ from enum import Enum
 from itertools import product
 from typing import Any, TypeVar
 
-from llama_index.core.bridge.pydantic import BaseModel, ConfigDict, ValidationError
+from llama_index.core.bridge.pydantic import BaseModel, ValidationError
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
-from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
+from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_gear.errors import TripleError, check_counts
 from llama_index_gear.triple import Triple
@@ -307,36 +307,6 @@ def passage_id(number: int, document: BaseNode) -> str:
     """
     check_counts(least=0, number=number)
     return f"{document.node_id}-{number}"
-
-
-class ToPropertyGraph(TransformComponent):
-    """Hands extracted triples to LlamaIndex's `PropertyGraphIndex`.
-
-    Put it behind an extractor:
-    `PropertyGraphIndex(…, kg_extractors=[GeARTripleExtractor(llm=llm), ToPropertyGraph()])`.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name under which the component is serialized."""
-        return "GeARToPropertyGraph"
-
-    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Return copies of the nodes, with their triples as `EntityNode` and `Relation` objects in the metadata."""
-        converted = []
-        for node in nodes:
-            triples = read_triples(node)
-            entities = dict.fromkeys(name for triple in triples for name in (triple.subject, triple.object))
-            graph = {name: EntityNode(name=name) for name in entities}
-            relations = [
-                Relation(label=triple.predicate, source_id=graph[triple.subject].id, target_id=graph[triple.object].id)
-                for triple in triples
-            ]
-            values = {KG_NODES_KEY: list(graph.values()), KG_RELATIONS_KEY: relations}
-            converted.append(with_metadata(node, values, drop=(TRIPLES_KEY, EXTRACTION_KEY)))
-        return converted
 
 
 class Outcome(Enum):

@@ -49,16 +49,11 @@ from llama_index.core.node_parser import MarkdownNodeParser, SentenceSplitter
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
-from llama_index_gear import (
-    GeARVectorStore,
-    GraphRetriever,
-    MentionTripleExtractor,
-    PassageRanker,
-    passage_id,
-    read_triples,
-)
+from llama_index_gear import GeARVectorStore, GraphRetriever, MentionTripleExtractor, PassageRanker, passage_id
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.ranking.measures import permutation_p_value
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, learn_average, make_encoder
+from llama_index_gear.store.settings import CollectionSettings
 
 WIKI = Path(__file__).parent.parent / "data" / "company_wiki"
 TOGETHER = {"company_wiki": 1, "2wiki": 10}
@@ -329,10 +324,14 @@ def measure_size(
     described = describe_chunks(nodes, model)
     print("  ", name_size(chunk_size, by_headings), described, flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"embed_model": embed_model, "batch_size": BATCH}
+        settings: dict[str, Any] = {"embed_model": embed_model, "batch_size": BATCH}
         with (
             closing(GeARVectorStore.from_path(Path(folder, "learned"), **settings)) as store,
-            closing(GeARVectorStore.from_path(Path(folder, "constant"), bm25_avg_len=60, **settings)) as constant,
+            closing(
+                GeARVectorStore.from_path(
+                    Path(folder, "constant"), collection_settings=CollectionSettings(bm25_avg_len=60), **settings
+                )
+            ) as constant,
             warnings.catch_warnings(action="ignore", category=UserWarning),  # on long chunks: they are counted above
         ):
             store.add(nodes)

@@ -28,6 +28,7 @@ from llama_index.core.schema import TextNode
 
 from llama_index_gear import ExternalTripleStore, GeARVectorStore, Triple
 from llama_index_gear.flow import run
+from llama_index_gear.store.access import connection_of, reads_of
 from llama_index_gear.triple import GraphTriple
 
 PREDICATES = (
@@ -95,12 +96,12 @@ def time_step(store: GeARVectorStore, graph: ExternalTripleStore, sample: list[G
     flows: dict[str, Any] = {
         "link": reads.link_flow([fact.text for fact in facts], 1, vector, names),
         "neighbors": reads.neighbors_flow(ends, vector, [], 100, question),
-        "passages": store.reads().align_flow([stored.triple.text for stored in sample], 1),
+        "passages": reads_of(store).align_flow([stored.triple.text for stored in sample], 1),
     }
     times = {}
     for part, flow in flows.items():
         start = time.perf_counter()
-        run(flow, store.connection.answer)
+        run(flow, connection_of(store).answer)
         times[part] = 1000 * (time.perf_counter() - start)
     return times
 

@@ -50,13 +50,19 @@ from llama_index.core.ingestion import run_transformations
 from llama_index.core.schema import TransformComponent
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 
-from llama_index_gear import GeARVectorStore, GraphRetriever, LightEmbedding, MentionTripleExtractor, RankingWeights
-from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear import (
+    GeARVectorStore,
+    GraphRetriever,
+    LightEmbedding,
+    MentionTripleExtractor,
+    RankingWeights,
+)
 from llama_index_gear.ranking.learning import Example, fit_weights
 from llama_index_gear.ranking.measures import permutation_p_value
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.signals import order
 from llama_index_gear.ranking.weights import SIGNALS
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 
 EXAMPLES = Path(__file__).parent.parent
 TEXTS = {

@@ -67,9 +67,9 @@ from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, read_triples
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.extraction.accounting import ExtractionLedger
-from llama_index_gear.nodes import Outcome
+from llama_index_gear.nodes import Outcome, read_triples
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from openai_model import language_model

@@ -29,7 +29,8 @@ from typing import Any
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
-from llama_index_gear import GeARVectorStore, NaiveGERetriever, read_triples
+from llama_index_gear import GeARVectorStore, NaiveGERetriever
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.processes import PROCESSES

@@ -10,8 +10,8 @@ from drawings import check_colors, check_drawing
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from llama_index_gear import Trace
 from llama_index_gear.trace.evidence import Linked, PassageLink, Slots, Source, Walked
+from llama_index_gear.trace.trace import Trace
 
 SON = ["Stephen Curry", "son of", "Dell Curry"]
 WENT = ["Dell Curry", "went to", "Virginia Tech"]

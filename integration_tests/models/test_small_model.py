@@ -34,6 +34,7 @@ from llama_index_gear import (
     SyncGERetriever,
     T2RAGQueryEngine,
 )
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 
 DATA = EXAMPLES / "data"
 
@@ -126,11 +127,12 @@ def test_an_agent_over_http_survives_it_and_counts_what_the_server_counts(
     llm = server.llm(max_retries=0, timeout=600.0)
     steps = {"gear": 4, "t2rag": 3}[method] if asked > 1 else 1
     engine = (
-        GeARQueryEngine.from_vector_store(store, llm=llm, max_steps=steps, base_top_k=1, calls="merged", answer_top_k=1)
-        if method == "gear"
-        else T2RAGQueryEngine.from_vector_store(
-            store, llm=llm, max_rounds=steps, passages_per_round=1, show_passages=False, answer_top_k=1
+        GeARQueryEngine(
+            PaperGeARRetriever(SyncGERetriever(store, llm=llm, similarity_top_k=1), max_steps=steps, calls="merged"),
+            answer_top_k=1,
         )
+        if method == "gear"
+        else T2RAGQueryEngine.from_vector_store(store, llm=llm, max_rounds=steps, passages_per_round=1, answer_top_k=1)
     )
     questions = [
         json.loads(line)["question"] for line in (DATA / "questions.jsonl").read_text("utf-8").strip().split("\n")

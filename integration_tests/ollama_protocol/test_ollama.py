@@ -13,10 +13,11 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.schema import TextNode
 from ollama_server import MODEL, OllamaServer
 
-from llama_index_gear import GeARQueryEngine, GeARTripleExtractor, GeARVectorStore, Triple, attach_triples, read_triples
+from llama_index_gear import GeARQueryEngine, GeARTripleExtractor, GeARVectorStore, Triple, attach_triples
 from llama_index_gear.cli import store_folder
 from llama_index_gear.cli.main import main
 from llama_index_gear.cli.models import open_llm
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import WordEmbedding
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")  # the clients' own
@@ -94,7 +95,7 @@ async def test_agents_ask_for_no_tools_and_serve_several_event_loops(
     """Ollama's client keeps connections, which belong to an event loop: those of an earlier one are passed over."""
     ollama.answer = lambda body: STEP
     llm = ollama.llm()
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="selection")
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm)
     extractor = GeARTripleExtractor(llm, structured=False, num_workers=4)
     assert str(engine.query("Who directed Jaws?")) == "Steven Spielberg [1]"
     for _ in range(2):
@@ -116,7 +117,7 @@ async def test_an_agent_with_the_tool(ollama: OllamaServer, store: GeARVectorSto
 
     ollama.answer = answer
     llm = ollama.llm()
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="selection")
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm)
     said = await FunctionAgent(tools=[engine.as_tool()], llm=llm, streaming=False).run("Who made Jaws?")
     assert str(said) == "Steven Spielberg [1]\n[1] Jaws"
 

@@ -21,11 +21,13 @@ from llama_index_gear import (
     GeARTripleExtractor,
     GeARVectorStore,
     PassageSelector,
+    SyncGERetriever,
     T2RAGRetriever,
     Triple,
     attach_triples,
-    read_triples,
 )
+from llama_index_gear.nodes import read_triples
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import WordEmbedding
 
 QUESTION = "Where does the father of Ann live?"
@@ -109,9 +111,10 @@ def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
 
 
 AGENTS: dict[str, Callable[[GeARVectorStore, Any], Any]] = {
+    "selection": lambda store, llm: GeARRetriever(store, llm=llm),
     **{
-        calls: lambda store, llm, calls=calls: GeARRetriever(store, llm=llm, calls=calls)  # type: ignore[misc]
-        for calls in ("selection", "merged", "separate", "single")
+        calls: lambda store, llm, calls=calls: PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls=calls)  # type: ignore[misc]
+        for calls in ("merged", "separate", "single")
     },
     "T²RAG": lambda store, llm: T2RAGRetriever(store, llm=llm),
 }
@@ -187,7 +190,7 @@ def test_answers_are_written_by_a_model_without_it(store: GeARVectorStore, serve
     """An engine's prompt for the answer asks for text: OpenAI refuses it in JSON mode, so another model writes."""
     server.answer = honor
     json_llm = server.llm(additional_kwargs={"response_format": JSON_OBJECT})
-    retriever = GeARRetriever(store, llm=json_llm, calls="single")
+    retriever = PaperGeARRetriever(SyncGERetriever(store, llm=json_llm), calls="single")
     with pytest.raises(openai.BadRequestError, match="must contain the word 'json'"):
         GeARQueryEngine(retriever).query(QUESTION)
     engine = GeARQueryEngine(retriever, get_response_synthesizer(llm=server.llm()))

@@ -11,12 +11,20 @@ import pytest
 from llama_index.core.schema import TextNode
 from openai_server import OpenAIServer, Reply
 
-from llama_index_gear import GeARQueryEngine, GeARTripleExtractor, GeARVectorStore, Triple, attach_triples
+from llama_index_gear import (
+    GeARQueryEngine,
+    GeARTripleExtractor,
+    GeARVectorStore,
+    SyncGERetriever,
+    Triple,
+    attach_triples,
+)
 from llama_index_gear.cli import models
 from llama_index_gear.cli.any_openai import AnyOpenAI
 from llama_index_gear.cli.main import main
 from llama_index_gear.errors import ModelServerError
 from llama_index_gear.nodes import read_triples
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import WordEmbedding
 
 FACTS = json.dumps({"entities": ["Nora Blum"], "triples": [["Nora Blum", "founded", "Osthafen"]]})
@@ -34,7 +42,7 @@ PASSAGES = [
 
 def make_extractor(server: OpenAIServer, llm: dict[str, Any] | None = None, **arguments: Any) -> GeARTripleExtractor:
     model = server.llm(timeout=30.0, reuse_client=False, max_retries=0, **{"max_tokens": 100, **(llm or {})})
-    arguments = {"num_workers": 1, "retry_backoff": 0.0, "structured": False, **arguments}
+    arguments = {"num_workers": 1, "structured": False, **arguments}
     return GeARTripleExtractor(llm=model, **arguments)
 
 
@@ -225,7 +233,7 @@ async def test_an_agent_retries_and_gives_room_by_itself(
     monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
     llm = AnyOpenAI(model="any", api_key="none", api_base=server.base_url, max_retries=0, max_tokens=100)
     server.script(Reply("full", status=529), Reply(body={**HEAD, **PASSING[0]}), CUT_OFF[0], Reply(json.dumps(STEP)))
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="selection")
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm)
     question = "What did Nora Blum found?"
     response = engine.query(question) if mode == "sync" else await engine.aquery(question)
     assert str(response) == "Osthafen [1]" and list_limits(server) == [100, 100, 100, 400]
@@ -240,7 +248,7 @@ async def test_a_streamed_answer_has_no_thoughts_and_gets_room(
     llm = AnyOpenAI(model="any", api_key="none", api_base=server.base_url, max_retries=0, max_tokens=100)
     server.script(Reply('{"triples": []}'), Reply("<think>Is it [2]?", finish_reason="length"))
     server.answer = lambda _: Reply("<think>Is it [2]?</think>\nOsthafen [1]")
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="single", streaming=True)
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"), streaming=True)
     question = "What did Nora Blum found?"
     response: Any = engine.query(question) if mode == "sync" else await engine.aquery(question)
     pieces = response.response_gen if mode == "sync" else [piece async for piece in response.async_response_gen()]
@@ -260,7 +268,9 @@ async def test_an_agent_reads_replies_in_parts_and_streams_no_such_model_twice(
     server.answer = lambda body: Reply(parts=step if "JSON" in str(body["messages"]) else answer)
     question = "What did Nora Blum found?"
     for streaming in (False, True, True):
-        engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="single", streaming=streaming)
+        engine = GeARQueryEngine(
+            PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"), streaming=streaming
+        )
         response: Any = engine.query(question) if mode == "sync" else await engine.aquery(question)
         if not streaming:
             assert str(response) == "Osthafen [1]"
@@ -274,7 +284,7 @@ async def test_an_agent_reads_replies_in_parts_and_streams_no_such_model_twice(
 async def test_a_stream_that_goes_over_to_parts_fails(server: OpenAIServer, store: GeARVectorStore, mode: str) -> None:
     llm = AnyOpenAI(model=f"late parts, {mode}", api_key="none", api_base=server.base_url, max_retries=0)
     server.script(Reply('{"triples": []}'), Reply("Osthafen is\nthe yard", parts=[{"type": "text", "text": "[1]"}]))
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="single", streaming=True)
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"), streaming=True)
     question = "What did Nora Blum found?"
     response: Any = engine.query(question) if mode == "sync" else await engine.aquery(question)
     with pytest.raises(ModelServerError, match="went over to a stream in parts"):

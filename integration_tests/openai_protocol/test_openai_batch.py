@@ -19,9 +19,10 @@ from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import BaseNode, TextNode
 from openai_server import OpenAIServer, Reply
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, read_triples
+from llama_index_gear import ExtractionSchema, GeARTripleExtractor, GeARVectorStore
 from llama_index_gear.errors import ArgumentError, BatchError
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import WordEmbedding
 
 
@@ -39,7 +40,7 @@ def state_fact(body: dict[str, Any]) -> Reply:
 
 
 def make_extractor(batch: OpenAIBatch, **arguments: Any) -> GeARTripleExtractor:
-    return GeARTripleExtractor(batch.llm, retry_backoff=0.0, **arguments)
+    return GeARTripleExtractor(batch.llm, **arguments)
 
 
 def list_subjects(nodes: list[BaseNode]) -> list[list[str]]:
@@ -136,7 +137,7 @@ def test_a_schema_is_in_its_requests_and_holds_its_answers(
     server: OpenAIServer, batch: OpenAIBatch, structured: bool
 ) -> None:
     server.answer = state_fact
-    extract = make_extractor(batch, structured=structured, allowed_relation_types=["was"])
+    extract = make_extractor(batch, structured=structured, kg_schema=ExtractionSchema(relation_types=["was"]))
     nodes = extract(make_passages(2))
     batch.submit()
     lines = server.batch_requests(server.batches[0]["id"])

@@ -41,7 +41,7 @@ def make_extractor(server: OpenAIServer, **arguments: Any) -> GeARTripleExtracto
     # A client that LlamaIndex keeps across event loops may lose a reply on a connection of a loop that is gone; the
     # extractor asks again, but here requests are counted.
     llm = server.llm(**{"timeout": 30.0, "reuse_client": False, **arguments.pop("llm", {})})
-    return GeARTripleExtractor(llm=llm, num_workers=1, retry_backoff=0.0, **arguments)
+    return GeARTripleExtractor(llm=llm, num_workers=1, **arguments)
 
 
 @pytest.mark.parametrize("structured", [True, False])
@@ -160,7 +160,7 @@ async def test_an_agent_s_client_repeats_what_a_busy_server_refuses(
     server: OpenAIServer, store: GeARVectorStore, mode: str
 ) -> None:
     server.script(Reply("Slow down", status=429, headers={"Retry-After": "0"}), Reply(json.dumps(STEP)))
-    engine = GeARQueryEngine.from_vector_store(store, llm=server.llm(max_retries=2), calls="selection")
+    engine = GeARQueryEngine.from_vector_store(store, llm=server.llm(max_retries=2))
     question = "What did Ada Lovelace write notes on?"
     response = engine.query(question) if mode == "sync" else await engine.aquery(question)
     assert str(response) == "the Analytical Engine [1]" and len(server.requests) == 2
@@ -169,9 +169,7 @@ async def test_an_agent_s_client_repeats_what_a_busy_server_refuses(
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_an_agent_of_a_slow_model_ends_in_time(server: OpenAIServer, store: GeARVectorStore, mode: str) -> None:
     server.script(Reply(json.dumps(STEP), delay=3.0))
-    engine = GeARQueryEngine.from_vector_store(
-        store, llm=server.llm(), calls="selection", abstain=True, budget=Budget(timeout=0.3)
-    )
+    engine = GeARQueryEngine.from_vector_store(store, llm=server.llm(), abstain=True, budget=Budget(timeout=0.3))
     start = time.monotonic()
     response = engine.query("What is it?") if mode == "sync" else await engine.aquery("What is it?")
     assert time.monotonic() - start < 3 and str(response).startswith("I don't know.")

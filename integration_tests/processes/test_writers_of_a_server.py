@@ -20,6 +20,7 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARVectorStore
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import passage
 
@@ -52,7 +53,9 @@ def make_nodes(document: int, version: int) -> list[BaseNode]:
 
 def make_store(name: str) -> GeARVectorStore:
     client = QdrantClient(url=SERVER, timeout=60, check_compatibility=False)
-    return GeARVectorStore(name, client=client, embed_model=EMBED, batch_size=3, bm25_avg_len=60)
+    return GeARVectorStore(
+        name, client=client, embed_model=EMBED, batch_size=3, collection_settings=CollectionSettings(bm25_avg_len=60)
+    )
 
 
 def work(name: str, seed: int, seconds: float, connection: Connection) -> None:

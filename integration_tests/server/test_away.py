@@ -33,6 +33,7 @@ from qdrant_node import BINARY, Node
 
 from llama_index_gear import Budget, GeARRetriever, GeARVectorStore, GraphRetriever, MentionTripleExtractor
 from llama_index_gear.errors import StoreError, StoreUnavailable
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
 
@@ -156,7 +157,7 @@ def test_a_question_outlives_three_seconds_without_a_server(node: Node, mode: st
 
 @PROTOCOLS
 def test_a_server_that_stays_away_is_reported(node: Node, mode: str, prefer_grpc: bool, run: Run) -> None:
-    store = make_store(node, mode, prefer_grpc, retry_seconds=3)
+    store = make_store(node, mode, prefer_grpc, collection_settings=CollectionSettings(retry_seconds=3))
     ingest(store, make_documents()[:2])
     node.kill()
     begin = time.monotonic()

@@ -16,6 +16,7 @@ from qdrant_node import BINARY, Cluster, Node
 from repository import EXAMPLES
 
 from llama_index_gear import GeARVectorStore
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
 
@@ -37,7 +38,12 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 def make_store(node: Node, name: str = "docs", **arguments: Any) -> GeARVectorStore:
     client = QdrantClient(url=node.url, api_key=KEY, https=False, timeout=60, check_compatibility=False)
-    return GeARVectorStore(name, client=client, embed_model=WordEmbedding(16), bm25_avg_len=60, **arguments)
+    return GeARVectorStore(
+        name,
+        client=client,
+        embed_model=WordEmbedding(16),
+        collection_settings=CollectionSettings(bm25_avg_len=60, **arguments),
+    )
 
 
 def make_nodes(first: int, last: int) -> list[Any]:
@@ -155,7 +161,10 @@ def restore(cluster: Cluster, folder: Path, before: Any, copies: int) -> None:
 
 def test_an_alias_leads_to_another_collection_in_one_call(node: Node) -> None:
     """Readers that have the alias's name read the other one from the next call on."""
-    one, two = make_store(node, "docs_1"), make_store(node, "docs_2", vector_options={"on_disk": True})
+    one, two = (
+        make_store(node, "docs_1"),
+        make_store(node, "docs_2", vector_options={"on_disk": True}),
+    )
     one.add(make_nodes(0, 5))
 
     def lead_to(name: str) -> None:

@@ -16,6 +16,7 @@ from qdrant_client import models
 from qdrant_node import BINARY, Cluster, Node
 
 from llama_index_gear import GeARVectorStore, GraphRetriever
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
 
@@ -118,9 +119,9 @@ def test_a_node_is_lost_under_load(cluster: Cluster, factor: int) -> None:
     store = make_store(
         cluster.nodes[0],
         f"lost{factor}",
-        retry_seconds=60,
-        bm25_avg_len=60,
-        collection_options={**REPLICATED, "write_consistency_factor": factor},
+        collection_settings=CollectionSettings(
+            retry_seconds=60, bm25_avg_len=60, collection_options={**REPLICATED, "write_consistency_factor": factor}
+        ),
     )
     for document in range(40):
         store.add(make_nodes(document))
@@ -146,10 +147,9 @@ def test_writers_at_three_nodes_leave_passages_whole(cluster: Cluster, ordering:
         make_store(
             node,
             f"writers_{ordering}",
-            bm25_avg_len=60,
-            write_ordering=ordering,
-            read_consistency=consistency,
-            collection_options=options,
+            collection_settings=CollectionSettings(
+                bm25_avg_len=60, write_ordering=ordering, read_consistency=consistency, collection_options=options
+            ),
         )
         for node in cluster.nodes
     ]
@@ -172,7 +172,10 @@ def test_writers_at_three_nodes_leave_passages_whole(cluster: Cluster, ordering:
     assert min(counts) > 2
     names = [stores[0].collection_name, stores[0].triple_collection_name]
     cluster.wait_until_whole(stores[0].client, names)
-    everywhere = [make_store(node, names[0], read_consistency="all") for node in cluster.nodes]
+    everywhere = [
+        make_store(node, names[0], collection_settings=CollectionSettings(read_consistency="all"))
+        for node in cluster.nodes
+    ]
     for store in everywhere:
         report = store.check(sample_size=0)
         assert report.ok, report
@@ -186,12 +189,14 @@ def test_turbo_quantization_is_taken(cluster: Cluster) -> None:
     store = make_store(
         cluster.nodes[0],
         "turbo",
-        bm25_avg_len=60,
-        collection_options={"quantization_config": turbo},
-        vector_options={"on_disk": True},
-        search_params=rescored,
+        collection_settings=CollectionSettings(
+            bm25_avg_len=60,
+            collection_options={"quantization_config": turbo},
+            vector_options={"on_disk": True},
+            search_params=rescored,
+        ),
     )
-    plain = make_store(cluster.nodes[0], "plain", bm25_avg_len=60)
+    plain = make_store(cluster.nodes[0], "plain", collection_settings=CollectionSettings(bm25_avg_len=60))
     for document in range(10):
         for filled in (store, plain):
             filled.add(make_nodes(document))

@@ -43,6 +43,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.expansion.pipeline import GraphExpansionEvent
 from llama_index_gear.retrievers.base import GeAREvent
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 # OpenInference's handler calls pydantic's old names; as an error that would lose a span.
@@ -223,7 +224,10 @@ def make_engine(store: GeARVectorStore, method: str, script: list[Any] | None = 
     llm = ScriptedLLM(SCRIPTS[method] if script is None else script)
     if method == "t2rag":
         return T2RAGQueryEngine.from_vector_store(store, llm=llm, **settings)
-    return GeARQueryEngine.from_vector_store(store, llm=llm, calls=method, **settings)
+    if method == "selection":
+        return GeARQueryEngine.from_vector_store(store, llm=llm, **settings)
+    calls: Any = method
+    return GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls=calls), **settings)
 
 
 def to_sync(tree: str) -> str:

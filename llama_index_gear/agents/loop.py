@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from llama_index_gear.errors import ArgumentError, GeARError, OutOfTime, check_numbers, describe_error, format_value
-from llama_index_gear.flow import Flow, Request, limit_waiting, relay
-from llama_index_gear.requests import CallLLM
-from llama_index_gear.spans import show_ids, span_flow
+from llama_index_gear.flow import CallLLM, Flow, Request, limit_waiting, relay
+from llama_index_gear.llm.spans import show_ids, span_flow
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from llama_index.core.schema import BaseNode, NodeWithScore
 
 from llama_index_gear.expansion.beam_search import Beam
-from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.nodes import explain_selection, llm_texts, name_passage, with_explanation
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
@@ -43,26 +43,25 @@ class PassagePool:
         for passage_id, chain in (chains or {}).items():
             self.chains.setdefault(passage_id, chain)
 
-    def fused_ids(self, rrf_k: int) -> list[str]:
-        """Return the ids of all steps' passages, fused by RRF with this constant, best first."""
-        return [passage_id for passage_id, _ in reciprocal_rank_fusion(self.lists, k=rrf_k)]
+    def fused_ids(self) -> list[str]:
+        """Return the ids of all steps' passages, fused by RRF, best first."""
+        return [passage_id for passage_id, _ in reciprocal_rank_fusion(self.lists)]
 
     def final_ranking(
-        self, facts: Sequence[Sequence[str]], top_k: int, rrf_k: int, kept: Sequence[str] | None = None
+        self, facts: Sequence[Sequence[str]], top_k: int, kept: Sequence[str] | None = None
     ) -> list[NodeWithScore]:
         """Fuse the lists of all steps with those of all facts (GeAR Eq. 9); return the best, and add them to the trace.
 
         Args:
             facts: for each fact of the gist, ids of its passages, best first.
             top_k: passages to return.
-            rrf_k: constant of the fusion (RRF).
             kept: ids of the passages that a filter kept, best first; they alone are returned, in this order. Default
                 None: no filter.
 
         """
         lists = {f"step {number}": ids for number, ids in enumerate(self.lists, start=1)}
         lists.update({f"fact {number}": list(ids) for number, ids in enumerate(facts, start=1)})
-        fused = reciprocal_rank_fusion(list(lists.values()) if kept is None else [kept], k=rrf_k)
+        fused = reciprocal_rank_fusion(list(lists.values()) if kept is None else [kept])
         if kept is not None:
             lists["filter"] = list(kept)
         if self.named:
@@ -96,11 +95,11 @@ class GistMemory:
     Two facts are the same if their three slots are, up to case, punctuation and white space.
 
     Args:
-        size: maximum number of facts; further ones are left out.
+        size: maximum number of facts; further ones are left out. Default 100.
 
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int = 100) -> None:
         self.size = size
         self._facts: dict[tuple[str, ...], Triple] = {}
 

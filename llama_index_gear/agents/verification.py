@@ -19,8 +19,8 @@ from llama_index_gear.llm.escaping import (
 )
 from llama_index_gear.llm.json_scan import ScannedReply, parse_yes_or_no, require_one
 from llama_index_gear.llm.prompting import ask_and_parse_flow
+from llama_index_gear.llm.spans import span_flow
 from llama_index_gear.nodes import llm_texts
-from llama_index_gear.spans import span_flow
 from llama_index_gear.trace.evidence import VERIFY, Check
 from llama_index_gear.trace.trace import Trace
 

@@ -16,14 +16,14 @@ from click import echo
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 
-from llama_index_gear import GeARVectorStore, GraphRetriever, RankingWeights, Trace
+from llama_index_gear import GeARVectorStore, GraphRetriever, RankingWeights
 from llama_index_gear.characters import count
 from llama_index_gear.extraction.sentences import Form, split_sentences
-from llama_index_gear.fusion import sum_weights, weigh_words
+from llama_index_gear.llm.fitting import sum_weights, weigh_words
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.rendering import format_fact
-from llama_index_gear.trace.trace import TraceEvent, run_traced
+from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced
 
 _LINE = 110  # characters
 _TEXT = 400  # characters shown of a passage

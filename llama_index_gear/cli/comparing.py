@@ -16,10 +16,10 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from tqdm import tqdm
 
-from llama_index_gear import GeARVectorStore, GraphRetriever, fit_ranking
+from llama_index_gear import GeARVectorStore, GraphRetriever
 from llama_index_gear.characters import count, unify_spelling
 from llama_index_gear.nodes import shorten
-from llama_index_gear.ranking.learning import RankingFit
+from llama_index_gear.ranking.learning import RankingFit, fit_ranking
 from llama_index_gear.ranking.measures import permutation_p_value, recall
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import rank

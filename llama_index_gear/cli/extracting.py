@@ -21,8 +21,9 @@ from llama_index_gear.cli.failures import find_server, is_of_server
 from llama_index_gear.cli.store_folder import NotedStore, check_collection, check_llm, fill_store, open_store
 from llama_index_gear.cli.store_note import StoreNote, describe_collection
 from llama_index_gear.extraction.accounting import ExtractionEstimate
+from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.ingestion.existing_collection import CollectionReport
-from llama_index_gear.messages import show_line
+from llama_index_gear.ingestion.messages import show_line
 
 _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's client retries a used-up quota too
 
@@ -116,9 +117,9 @@ def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | Watch
         llm=llm,
         price=options.price,
         max_cost=options.max_cost,
-        allowed_entity_types=list(options.entity_types) or None,
-        allowed_relation_types=list(options.relation_types) or None,
-        domain=options.domain,
+        kg_schema=ExtractionSchema(
+            entity_types=options.entity_types, relation_types=options.relation_types, domain=options.domain or ""
+        ),
         max_retries=_RETRIES,
     )
 

@@ -21,18 +21,18 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from tqdm import tqdm
 
-from llama_index_gear import GeARTripleExtractor, MentionTripleExtractor, passage_id, read_triples
+from llama_index_gear import GeARTripleExtractor, MentionTripleExtractor, passage_id
 from llama_index_gear.characters import count
 from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.links import DeadLink, LinkedPassages, relink, without_links
 from llama_index_gear.extraction.sentences import split_pieces
 from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.messages import shorten_line, show_line
 from llama_index_gear.ingestion.origins import read_file, refuse_meeting
 from llama_index_gear.ingestion.reading_process import SECONDS
 from llama_index_gear.ingestion.stated_links import place_links
-from llama_index_gear.messages import shorten_line, show_line
-from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay
+from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay, read_triples
 
 PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""

@@ -30,8 +30,8 @@ from llama_index_gear.cli.store_note import (
     renew_probe,
 )
 from llama_index_gear.errors import GeARError
+from llama_index_gear.ingestion.messages import escape_output, lend_stdout, show_fault, show_line, show_messages
 from llama_index_gear.ingestion.reading_process import SECONDS
-from llama_index_gear.messages import escape_output, lend_stdout, show_fault, show_line, show_messages
 
 if TYPE_CHECKING:
     from llama_index_gear.cli.asking import Answer

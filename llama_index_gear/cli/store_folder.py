@@ -13,7 +13,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 
-from llama_index_gear import ExistingCollection, GeARVectorStore, read_triples
+from llama_index_gear import ExistingCollection, GeARVectorStore
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_note import (
     StoreNote,
@@ -29,8 +29,9 @@ from llama_index_gear.cli.store_note import (
 )
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.extraction.accounting import EXTRACTIONS, FAILED_EXTRACTIONS, PAID_EXTRACTIONS
+from llama_index_gear.ingestion.messages import show_line
 from llama_index_gear.ingestion.regular_files import NOTE
-from llama_index_gear.messages import show_line
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.store.embedded.folder_lock import FolderLock, drop_filler, is_awaited, lock_filler, lock_folder
 
 Lock = TypeVar("Lock")

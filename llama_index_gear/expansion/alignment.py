@@ -9,7 +9,7 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode
 
-from llama_index_gear.errors import ArgumentError, check_kind
+from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pipeline import ExpansionSeeds, GraphExpansion
@@ -36,7 +36,6 @@ class ExternalGraphExpansion(GraphExpansion):
     """
 
     def __init__(self, *arguments: Any, check_alignment: bool = True, **settings: Any) -> None:
-        check_kind(bool, check_alignment=check_alignment)
         super().__init__(*arguments, **settings)
         self.check_alignment = check_alignment
 

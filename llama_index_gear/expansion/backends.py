@@ -17,17 +17,15 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryMode,
 )
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question, format_value
-from llama_index_gear.flow import Flow, Request, ask, ask_all
+from llama_index_gear.errors import ArgumentError, check_kind, check_question
+from llama_index_gear.flow import CallLLM, EmbedQuery, Flow, Request, RunFunction, ask, ask_all
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.client import aask_llm, ask_llm
-from llama_index_gear.requests import CallLLM, EmbedQuery, RunFunction
-from llama_index_gear.spans import show_triples, span_flow
+from llama_index_gear.llm.spans import show_triples, span_flow
+from llama_index_gear.store.access import connection_of, reads_of
 from llama_index_gear.store.triples import TripleGraph
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.triple import StoredTriple
-
-_MODES = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.DEFAULT)
 
 
 class Backends:
@@ -36,15 +34,14 @@ class Backends:
     Args:
         vector_store: holds passages and triples.
         base_retriever: finds base passages; None searches the store.
-        mode: mode of the store's own base search; None is HYBRID.
-        base_top_k: passages that the store's own base search returns; None is 10.
+        mode: mode of the store's own base search. Default HYBRID.
+        base_top_k: passages that the store's own base search returns. Default 10.
         filters: metadata filters that bind all that is read from the store.
         llm: answers `CallLLM`.
         graph: is walked in place of the store's triples.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, or `mode` or `base_top_k` beside a base retriever, which has its
-            own.
+        ArgumentError: the graph is another store.
         TenantError: the store is divided between tenants, and neither it nor the filters name one.
 
     """
@@ -54,32 +51,18 @@ class Backends:
         vector_store: GeARVectorStore,
         base_retriever: BaseRetriever | None = None,
         *,
-        mode: VectorStoreQueryMode | None = None,
-        base_top_k: int | None = None,
+        mode: VectorStoreQueryMode = VectorStoreQueryMode.HYBRID,
+        base_top_k: int = 10,
         filters: MetadataFilters | None = None,
         llm: LLM | None = None,
         graph: ExternalTripleStore | None = None,
     ) -> None:
-        check_kind(GeARVectorStore, hint="write GeARVectorStore.from_path(folder)", vector_store=vector_store)
-        check_kind(
-            BaseRetriever, hint="of an index: index.as_retriever()", optional=True, base_retriever=base_retriever
-        )
-        check_kind(LLM, hint="write OpenAI(model=…), or leave it out and set Settings.llm", optional=True, llm=llm)
         check_kind(ExternalTripleStore, optional=True, graph=graph)
-        check_kind(
-            MetadataFilters, hint="write MetadataFilters(filters=[MetadataFilter(…)])", optional=True, filters=filters
-        )
-        self.base_top_k = 10 if base_top_k is None else base_top_k
-        check_counts(base_top_k=self.base_top_k)
-        for name, value in (("vector_store_query_mode", mode), ("base_top_k", base_top_k)):
-            if base_retriever is not None and value is not None:
-                raise ArgumentError(f"{name} is of the store's own search: leave it out, or leave out base_retriever")
-        if mode is not None and mode not in _MODES:
-            raise ArgumentError(f"vector_store_query_mode must be HYBRID, SPARSE or DEFAULT, got {format_value(mode)}")
         self.vector_store = vector_store
         self.base_retriever = base_retriever
-        self.mode = VectorStoreQueryMode.HYBRID if mode is None else VectorStoreQueryMode(mode)
-        self.reads = vector_store.reads(filters)
+        self.mode = mode
+        self.base_top_k = base_top_k
+        self.reads = reads_of(vector_store, filters)
         self.llm = llm
         self.graph = graph
         self.walked: TripleGraph = self.reads if graph is None else graph.reads
@@ -94,14 +77,14 @@ class Backends:
         if isinstance(request, CallLLM):
             llm, within, most = self._required_llm, request.timeout, request.max_calls
             return ask_llm(llm, request.prompt, request.variables, within=within, max_calls=most)
-        return self.vector_store.connection.answer(request)
+        return connection_of(self.vector_store).answer(request)
 
     async def aanswer(self, request: Request[Any]) -> Any:
         """`answer`, without blocking the event loop."""
         if isinstance(request, CallLLM):
             llm, within, most = self._required_llm, request.timeout, request.max_calls
             return await aask_llm(llm, request.prompt, request.variables, within=within, max_calls=most)
-        return await self.vector_store.connection.aanswer(request)
+        return await connection_of(self.vector_store).aanswer(request)
 
     def base_search_flow(self, query: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Search passages with the base retriever or the store: h(q, C) of GeAR §3. Returns them best first."""

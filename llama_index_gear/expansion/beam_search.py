@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import EmbedTexts, RunFunction
-from llama_index_gear.spans import SHOWN, span_flow
+from llama_index_gear.flow import EmbedTexts, Flow, RunFunction, ask
+from llama_index_gear.llm.spans import SHOWN, span_flow
 from llama_index_gear.store.triples import TripleGraph
 from llama_index_gear.triple import StoredTriple, chain_text
 

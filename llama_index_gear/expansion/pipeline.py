@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from typing import Self
 
 from llama_index.core.bridge.pydantic import field_serializer
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import check_counts, check_kind, check_numbers
+from llama_index_gear.errors import check_counts
 from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search_flow, flatten
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow, weigh_triples
 from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
 from llama_index_gear.flow import Flow
-from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import Prompts
+from llama_index_gear.llm.spans import show_ids, span_flow
 from llama_index_gear.nodes import llm_texts, with_explanation
-from llama_index_gear.spans import show_ids, span_flow
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
 
 dispatcher = get_dispatcher(__name__)
@@ -118,13 +120,12 @@ class GraphExpansion:
             base passage that the store doesn't know can't be checked and is left out.
         beam_search: settings of the beam search; None: the defaults.
         similarity_top_k: passages to return.
-        rrf_k: constant of the fusions.
         link_top_k: stored triples that a proximal triple is linked to.
         pagerank: settings of PageRank; None: passages are ranked without it.
         prompts: hold the reader's prompt, "read"; None: the default.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, or a number outside its range.
+        ArgumentError: a number is outside its range.
 
     """
 
@@ -136,24 +137,23 @@ class GraphExpansion:
         beam_search: BeamSearch | None = None,
         *,
         similarity_top_k: int = 10,
-        rrf_k: int = 60,
         link_top_k: int = 1,
         pagerank: LocalPageRank | None = None,
         prompts: Prompts | None = None,
     ) -> None:
-        check_kind(
-            BeamSearch, hint="write beam_search=BeamSearch(beam_size=20)", optional=True, beam_search=beam_search
-        )
-        check_kind(LocalPageRank, hint="write pagerank=LocalPageRank()", optional=True, pagerank=pagerank)
         check_counts(similarity_top_k=similarity_top_k, link_top_k=link_top_k)
-        check_numbers("0 or more", lambda number: number >= 0, rrf_k=rrf_k)
         self.backends = backends
         self.beam_search = BeamSearch() if beam_search is None else beam_search
         self.similarity_top_k = similarity_top_k
-        self.rrf_k = rrf_k
         self.link_top_k = link_top_k
         self.pagerank = pagerank
         self.prompts = Prompts({"read": READ_PROMPT}) if prompts is None else prompts
+
+    def with_prompts(self, prompts: Prompts) -> Self:
+        """Return this expansion with other prompts."""
+        changed = copy(self)
+        changed.prompts = prompts
+        return changed
 
     def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Retrieve base passages, then expand them."""
@@ -235,7 +235,7 @@ class GraphExpansion:
             nodes.update({node.node_id: node for node in fetched})
         chains = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
         pagerank = [passage_id for passage_id in pagerank if passage_id in nodes]
-        fused = reciprocal_rank_fusion([list(chains), list(passages), pagerank], k=self.rrf_k)
+        fused = reciprocal_rank_fusion([list(chains), list(passages), pagerank])
         return ExpansionResult(nodes, list(passages), seeds, beams, chains, pagerank, fused)
 
     def _pagerank_flow(self, seeds: ExpansionSeeds, passage_ids: list[str]) -> Flow[list[str]]:

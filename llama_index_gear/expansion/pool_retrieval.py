@@ -15,14 +15,14 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index_gear.errors import check_counts, check_kind
 from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.flow import Flow, RunFunction, ask
+from llama_index_gear.llm.spans import show_ids, show_nodes, span_flow
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
-from llama_index_gear.requests import RunFunction
-from llama_index_gear.spans import show_ids, show_nodes, span_flow
+from llama_index_gear.store.access import encoder_of
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.triple import StoredTriple, Triple
 
 POOL_TOP_K = 40
@@ -137,7 +137,7 @@ class PoolRetrieval:
         return span_flow("base_search", search, lambda found: show_ids(found[1]), query=embedded.query_str)
 
     def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
-        question, encoder = embedded.query_str, self.backends.vector_store.encoder
+        question, encoder = embedded.query_str, encoder_of(self.backends.vector_store)
         if self.backends.base_retriever is None:
             modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
             answers = yield from self.backends.reads.lists_flow(question, embedded.embedding or [], modes, POOL_TOP_K)

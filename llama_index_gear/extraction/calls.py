@@ -24,7 +24,8 @@ from llama_index_gear.extraction.prompts import (
     format_passages,
     format_title,
 )
-from llama_index_gear.extraction.schema import ExtractionSchema, Selected
+from llama_index_gear.extraction.schema import ALL_ALLOWED, ExtractionSchema, Selected
+from llama_index_gear.flow import Reply
 from llama_index_gear.llm.client import (
     ModelNotes,
     ask_for_facts,
@@ -42,10 +43,7 @@ from llama_index_gear.llm.prompting import ECHO_PROBLEM, drop_echoes, format_pro
 from llama_index_gear.llm.responses import give_room
 from llama_index_gear.llm.retries import Retries
 from llama_index_gear.nodes import ExtractionRecord, Outcome
-from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, contains_entity, entity_key
-
-_ANY = ExtractionSchema()
 
 
 class Extraction(NamedTuple):
@@ -65,7 +63,7 @@ class Extraction(NamedTuple):
     refused: int = 0
 
 
-def parse_extraction(reply: Reply, schema: ExtractionSchema = _ANY) -> Extraction:
+def parse_extraction(reply: Reply, schema: ExtractionSchema = ALL_ALLOWED) -> Extraction:
     """Read the reply for one passage."""
     if reply.error is not None:
         outcome = Outcome.TIMED_OUT if has_timed_out(reply) else Outcome.FAILED
@@ -138,7 +136,7 @@ def group_into_pages(passages: Sequence[tuple[str, str]], size: int) -> list[lis
 
 
 def parse_shared_extraction(
-    reply: Reply, passages: Sequence[tuple[str, str]], keys: Sequence[str], schema: ExtractionSchema = _ANY
+    reply: Reply, passages: Sequence[tuple[str, str]], keys: Sequence[str], schema: ExtractionSchema = ALL_ALLOWED
 ) -> list[tuple[Sequence[Triple], ExtractionRecord]]:
     """Return the triples and the record of each passage of a shared call, given as (text, title).
 
@@ -233,11 +231,8 @@ class PassageCalls:
 
     llm: LLM
     extract_prompt: BasePromptTemplate
-    extract_several_prompt: BasePromptTemplate
     structured: bool | None
-    title_key: str
     max_retries: int
-    retry_backoff: float
     cost_budget: CostBudget
     notes: ModelNotes
     schema: ExtractionSchema
@@ -247,16 +242,13 @@ class PassageCalls:
         template = self.extract_prompt.get_template(llm=self.llm)
         settings = (getattr(self.llm, name, None) for name in ("temperature", "system_prompt"))
         about = [self.llm.class_name(), self.llm.metadata.model_name, template, str(self.structured), _FORM]
-        several = self.extract_several_prompt.get_template(llm=self.llm)
-        if several != EXTRACT_SEVERAL_PROMPT.get_template():  # passages_per_call must change no key
-            about.append(several)
-        if self.schema != _ANY:
+        if self.schema != ALL_ALLOWED:
             about.append(json.dumps(astuple(self.schema)))
         return hashlib.sha256("\0".join([*about, *map(str, settings)]).encode()).hexdigest()
 
     def text_and_title(self, node: BaseNode) -> tuple[str, str]:
         """Return text and title of a passage."""
-        return node.get_content(metadata_mode=MetadataMode.NONE), str(node.metadata.get(self.title_key) or "")
+        return node.get_content(metadata_mode=MetadataMode.NONE), str(node.metadata.get("title") or "")
 
     def expected_tokens(self, nodes: Sequence[BaseNode]) -> tuple[int, int]:
         """Return the expected prompt and completion tokens of a call."""
@@ -332,7 +324,7 @@ class PassageCalls:
                 self._messages(nodes, problem),
                 output_cls=self._form(nodes),
                 notes=self.notes,
-                retries=Retries(self.max_retries, self.retry_backoff),
+                retries=Retries(self.max_retries),
             )
             self.cost_budget.spend(reply.calls, reply.prompt_tokens, reply.completion_tokens)
             self.cost_budget.note_call(is_out_of_quota=is_out_of_quota(reply))
@@ -347,7 +339,7 @@ class PassageCalls:
     def _messages(self, nodes: Sequence[BaseNode], problem: str = "") -> list[ChatMessage]:
         passages = [self.text_and_title(node) for node in nodes]
         if len(nodes) > 1:
-            several = fit_to_schema(self.extract_several_prompt, self.schema)
+            several = fit_to_schema(EXTRACT_SEVERAL_PROMPT, self.schema)
             return several.format_messages(llm=self.llm, **self.schema.variables, **format_passages(passages))
         ((text, title),) = passages
         variables = {"title": format_title(title), "passage": escape_fences(text), "problem": format_problem(problem)}

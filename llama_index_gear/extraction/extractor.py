@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Self
 
-from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
+from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr, field_serializer
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, TransformComponent
@@ -15,19 +16,18 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from tqdm.auto import tqdm
 
-from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_numbers
+from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.extraction.accounting import (
     FAILED_EXTRACTIONS,
     CostBudget,
     ExtractionEstimate,
     ExtractionLedger,
-    describe_failures,
     log_ledger,
 )
 from llama_index_gear.extraction.calls import PassageCalls, group_into_pages
-from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, fit_to_schema
+from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, fit_to_schema, is_default
 from llama_index_gear.extraction.runs import ExtractionCache, ExtractionRun
-from llama_index_gear.extraction.schema import ExtractionSchema
+from llama_index_gear.extraction.schema import ALL_ALLOWED, ExtractionSchema
 from llama_index_gear.extraction.serialization import (
     check_nothing_lost,
     llm_from_dict,
@@ -39,14 +39,10 @@ from llama_index_gear.flow import arun, run_coroutine
 from llama_index_gear.llm.client import ModelNotes, offers_functions
 from llama_index_gear.llm.prompting import check_prompt
 from llama_index_gear.nodes import must_stay
-from llama_index_gear.tenancy import Tenancy
+from llama_index_gear.store.tenancy import Tenancy
 
 _PAGE = 1024
 """Passages that `retry_failed` holds in memory at a time."""
-
-_PROMPTS = ("extract_prompt", "extract_several_prompt")
-
-_SCHEMA = ("allowed_entity_types", "allowed_relation_types", "domain")
 
 
 class GeARTripleExtractor(TransformComponent):
@@ -67,16 +63,11 @@ class GeARTripleExtractor(TransformComponent):
         llm: the LLM. Default: LlamaIndex's `Settings.llm`. An LLM that offers function calling is asked for structured
             output, any other for JSON text; the result is the same.
         extract_prompt: prompt for one passage, with the variable `passage`, and optionally `title` and `problem`.
-        extract_several_prompt: prompt for several passages, with the variable `passages`, and optionally `count`.
-        allowed_entity_types: types of the entities that triples may have at their ends, `["person", "place"]`. The
-            reply then names the type of each entity, and triples with other ends are refused. Default: all.
-        allowed_relation_types: predicates that triples may have, written as they shall be stored, `["born in", "works
-            for"]`. Triples with others are refused; case, hyphens and underscores don't matter. Default: all.
-        domain: what the passages are about, in a line. Default: the model is not told. A prompt of yours needs the
-            variables `allowed_entity_types`, `allowed_relation_types` and `domain` for those of the three that are
-            given. `ledger.refused` counts refused triples; a warning says so if they are more than half.
+            It is for `passages_per_call=1`.
+        kg_schema: types and relations that are allowed, and the domain. A prompt of yours needs the variables
+            `entity_types`, `relation_types` and `domain` for those of the three that are given. `ledger.refused` counts
+            refused triples; a warning says so if they are more than half. Default: all are allowed.
         structured: force structured output on or off. Default None: on if the LLM offers it.
-        title_key: metadata key of the passage's title. Default "title".
         passages_per_call: number of passages that share a call, and so its instructions. A passage that the reply does
             not cover is extracted alone. A call that times out, or fails otherwise in a way that may pass, fails for
             all its passages, and `retry_failed` repeats it. A triple is dropped if neither of its ends stands in the
@@ -87,16 +78,11 @@ class GeARTripleExtractor(TransformComponent):
         tenant_field: metadata key that names a passage's tenant, as in `GeARVectorStore`. Passages of two tenants never
             share a call or a cache entry. Set it from the start: a passage's fingerprint includes its tenant. Default
             None: there are no tenants.
-        tenant: the tenant of all passages, as in a store's `for_tenant(…)`; it is added to their metadata, hidden from
-            models. Default None: their metadata names it.
         num_workers: concurrent calls. Default 4.
         max_retries: retries after a rate limit, a time-out or a server's error, beyond those of the LLM's own client.
             Default 3. LlamaIndex's OpenAI repeats calls without quota too, unless made with `max_retries=0`. A reply
-            that can't be read is asked for once more, with the error shown.
-        retry_backoff: seconds before the first retry, doubled each time, with jitter; a longer `Retry-After` header
-            wins. Default 1.
-        raise_on_error: raise `ExtractionError` when all passages are done and some failed. Default False: in an
-            ingestion pipeline an exception would lose documents.
+            that can't be read is asked for once more, with the error shown. The first retry waits a second, each
+            further one twice as long, with jitter; a longer `Retry-After` header wins.
         price: prices of a million prompt and a million completion tokens, in any currency, for `estimate`, `spent` and
             `max_cost`. Default: not known.
         max_cost: highest amount that this extractor may spend; a call that would exceed it is not made. The passages
@@ -111,12 +97,9 @@ class GeARTripleExtractor(TransformComponent):
         show_progress: show a progress bar. Default False.
 
     Raises:
-        ArgumentError: a number outside its range, a prompt without `passage` or `passages`, an `extract_prompt` of
-            yours without an `extract_several_prompt` where passages share calls, an empty list of allowed types, or a
-            tenant_field that a `GeARVectorStore` would refuse.
-        TenantError: (from a call) there is a tenant_field, and a passage has no tenant, or another one. No call was
-            made.
-        ExtractionError: (from a call) see `raise_on_error`.
+        ArgumentError: a number outside its range, a prompt without `passage`, or one of yours where passages share
+            calls, or a tenant_field that a `GeARVectorStore` would refuse.
+        TenantError: (from a call) there is a tenant_field, and a passage has no tenant. No call was made.
 
     """
 
@@ -124,19 +107,12 @@ class GeARTripleExtractor(TransformComponent):
 
     llm: LLM
     extract_prompt: BasePromptTemplate
-    extract_several_prompt: BasePromptTemplate
-    allowed_entity_types: list[str] | None
-    allowed_relation_types: list[str] | None
-    domain: str | None
+    kg_schema: ExtractionSchema
     structured: bool | None
-    title_key: str
     passages_per_call: int = Field(exclude=True)
     tenant_field: str | None
-    tenant: str | None
     num_workers: int = Field(exclude=True)
     max_retries: int = Field(exclude=True)
-    retry_backoff: float = Field(exclude=True)
-    raise_on_error: bool = Field(exclude=True)
     price: tuple[float, float] | None = Field(exclude=True)
     max_cost: float | None = Field(exclude=True)
     cache: BaseKVStore | None = Field(exclude=True)
@@ -153,62 +129,46 @@ class GeARTripleExtractor(TransformComponent):
         llm: LLM | None = None,
         *,
         extract_prompt: BasePromptTemplate = EXTRACT_PROMPT,
-        extract_several_prompt: BasePromptTemplate = EXTRACT_SEVERAL_PROMPT,
-        allowed_entity_types: Sequence[str] | None = None,
-        allowed_relation_types: Sequence[str] | None = None,
-        domain: str | None = None,
+        kg_schema: ExtractionSchema = ALL_ALLOWED,
         structured: bool | None = None,
-        title_key: str = "title",
         passages_per_call: int = 1,
         tenant_field: str | None = None,
-        tenant: str | None = None,
         num_workers: int = 4,
         max_retries: int = 3,
-        retry_backoff: float = 1.0,
-        raise_on_error: bool = False,
         price: tuple[float, float] | None = None,
         max_cost: float | None = None,
         cache: BaseKVStore | None = None,
         show_progress: bool = False,
     ) -> None:
-        cost_budget, tenancy = CostBudget(price, max_cost), Tenancy(tenant_field, tenant)
+        cost_budget, tenancy = CostBudget(price, max_cost), Tenancy(tenant_field, None)
         check_counts(num_workers=num_workers, passages_per_call=passages_per_call)
         check_counts(least=0, max_retries=max_retries)
-        check_numbers("0 or more seconds", lambda seconds: seconds >= 0, retry_backoff=retry_backoff)
         check_prompt(extract_prompt, "the extract prompt", {"passage"})
-        check_prompt(extract_several_prompt, "the extract prompt", {"passages"})
-        is_own = extract_prompt is not EXTRACT_PROMPT and extract_several_prompt is EXTRACT_SEVERAL_PROMPT
-        if passages_per_call > 1 and is_own:
-            raise ArgumentError("passages that share a call need a prompt of yours too: give extract_several_prompt")
-        schema = ExtractionSchema.of(allowed_entity_types, allowed_relation_types, domain)
-        fit_to_schema(extract_prompt, schema)
-        if passages_per_call > 1:
-            fit_to_schema(extract_several_prompt, schema)
+        if passages_per_call > 1 and not is_default(extract_prompt):
+            raise ArgumentError("an extract_prompt of yours is for one passage: leave out passages_per_call")
+        fit_to_schema(extract_prompt, kg_schema)
         model = Settings.llm if llm is None else llm
         if structured and not offers_functions(model):
             raise ArgumentError(f"{model.class_name()} offers no function calling: leave `structured` out")
         super().__init__(  # type: ignore[call-arg]  # the fields above; pydantic's plugin is not at work
             llm=model,
             extract_prompt=extract_prompt,
-            extract_several_prompt=extract_several_prompt,
-            allowed_entity_types=None if allowed_entity_types is None else list(allowed_entity_types),
-            allowed_relation_types=None if allowed_relation_types is None else list(allowed_relation_types),
-            domain=domain,
+            kg_schema=kg_schema,
             structured=structured,
-            title_key=title_key,
             passages_per_call=passages_per_call,
             tenant_field=tenant_field,
-            tenant=tenant,
             num_workers=num_workers,
             max_retries=max_retries,
-            retry_backoff=retry_backoff,
-            raise_on_error=raise_on_error,
             price=price,
             max_cost=max_cost,
             cache=cache,
             show_progress=show_progress,
         )
         self._cost_budget, self._tenancy, self._extraction_cache = cost_budget, tenancy, ExtractionCache(cache)
+
+    @field_serializer("kg_schema")
+    def _serialize_schema(self, allowed: ExtractionSchema) -> dict[str, Any]:
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(allowed).items()}
 
     @classmethod
     def class_name(cls) -> str:
@@ -229,11 +189,10 @@ class GeARTripleExtractor(TransformComponent):
         address, with which the model is made again.
         """
         plain = super().to_dict(**kwargs)
-        plain = {name: value for name, value in plain.items() if name not in _SCHEMA or value is not None}
         fingerprint = self.fingerprint
-        prompts = {name: prompt_to_dict(getattr(self, name)) or plain.get(name) for name in _PROMPTS}
+        prompt = prompt_to_dict(self.extract_prompt) or plain.get("extract_prompt")
         state = {"fingerprint": fingerprint, "failed_runs": self._extraction_cache.failed_runs(fingerprint)}
-        return {**plain, "llm": llm_to_dict(self.llm), **prompts, **state}
+        return {**plain, "llm": llm_to_dict(self.llm), "extract_prompt": prompt, **state}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
@@ -257,10 +216,13 @@ class GeARTripleExtractor(TransformComponent):
             raise ArgumentError(f"a {cls.__name__} has no {', '.join(unknown)}: pass what its to_dict gave")
         if settings.get("llm") is not None:
             settings["llm"] = llm_from_dict(settings["llm"])
-        settings.update({name: prompt_from_dict(name, settings[name]) for name in _PROMPTS if name in settings})
+        if "extract_prompt" in settings:
+            settings["extract_prompt"] = prompt_from_dict("extract_prompt", settings["extract_prompt"])
+        if isinstance(allowed := settings.get("kg_schema"), dict):
+            settings["kg_schema"] = ExtractionSchema(**allowed)
         extractor = cls(**settings)
         is_changed = fingerprint not in (None, extractor.fingerprint)
-        if is_changed and not kwargs.keys() & {"llm", "structured", *_PROMPTS, *_SCHEMA}:
+        if is_changed and not kwargs.keys() & {"llm", "structured", "extract_prompt", "kg_schema"}:
             raise ArgumentError("the model can't be made from data as it was: pass it, from_dict(data, llm=…)")
         return extractor
 
@@ -338,7 +300,6 @@ class GeARTripleExtractor(TransformComponent):
 
         Raises:
             ArgumentError: `vector_store` is another store.
-            ExtractionError: see `raise_on_error`; successful extractions are stored.
 
         """
         return run_coroutine(self.aretry_failed(vector_store))
@@ -351,12 +312,15 @@ class GeARTripleExtractor(TransformComponent):
             if changed:
                 await vector_store.async_add(changed, if_unchanged_since=before)
 
-        reads = getattr(vector_store, "reads", None)
-        if reads is None:
+        from llama_index_gear.store.access import connection_of, reads_of  # Qdrant takes a second to import
+        from llama_index_gear.store.vector_store import GeARVectorStore
+
+        if not isinstance(vector_store, GeARVectorStore):
             raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
-        own: Any = vector_store
-        await own.afinish_writes()
-        failed = await arun(reads(FAILED_EXTRACTIONS).call_ids_flow(), own.connection.aanswer)
+        await vector_store.afinish_writes()
+        failed = await arun(
+            reads_of(vector_store, FAILED_EXTRACTIONS).call_ids_flow(), connection_of(vector_store).aanswer
+        )
         self._ledger = ExtractionLedger()
         self._cost_budget.forget_refusals()  # whoever asks for a retry may have raised the quota
         with self._bar(len(failed), self.show_progress) as bar:
@@ -372,14 +336,11 @@ class GeARTripleExtractor(TransformComponent):
         return PassageCalls(
             self.llm,
             self.extract_prompt,
-            self.extract_several_prompt,
             self.structured,
-            self.title_key,
             self.max_retries,
-            self.retry_backoff,
             self._cost_budget,
             self._notes,
-            ExtractionSchema.of(self.allowed_entity_types, self.allowed_relation_types, self.domain),
+            self.kg_schema,
         )
 
     @property
@@ -394,9 +355,5 @@ class GeARTripleExtractor(TransformComponent):
 
     async def _report(self) -> None:
         log_ledger(self._ledger)
-        if not self._ledger.failures:
-            return
-        await self._extraction_cache.note_failed_run(self.fingerprint)
-        if self.raise_on_error:
-            failures = "; ".join(": ".join(failure) for failure in self._ledger.failures[:3])
-            raise ExtractionError(f"{describe_failures(self._ledger)}: {failures}")
+        if self._ledger.failures:
+            await self._extraction_cache.note_failed_run(self.fingerprint)

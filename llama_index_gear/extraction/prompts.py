@@ -115,15 +115,15 @@ def _write_prompt(template: str, parts: tuple[str, ...]) -> PromptTemplate:
     Its example names types and predicates of another schema, so that it stays only where all are allowed.
     """
     changes: list[tuple[str, str]] = []
-    if "allowed_entity_types" in parts:
+    if "entity_types" in parts:
         changes += [
-            (_ANY_ENTITIES, "named entities, each with its type, one of these: {allowed_entity_types}."),
+            (_ANY_ENTITIES, "named entities, each with its type, one of these: {entity_types}."),
             (_ANY_ENDS, "each triple joins two of these entities;"),
             (_ANY_VALUES, ""),
             (_NAMES, '"entities": {name: type, …}'),
         ]
-    if "allowed_relation_types" in parts:
-        listed = "take predicates from this list, as written here: {allowed_relation_types}; leave out what none says;"
+    if "relation_types" in parts:
+        listed = "take predicates from this list, as written here: {relation_types}; leave out what none says;"
         changes.append((_ANY_PREDICATES, listed))
     if changes:
         changes.append((template[template.index("\n\nExample. ") : template.index("\n\n#####\n")], ""))

@@ -18,7 +18,7 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index_gear.extraction.calls import PassageCalls, group_into_calls
 from llama_index_gear.flow import gather
 from llama_index_gear.nodes import ExtractionRecord, Outcome, read_triples, record_of, with_record
-from llama_index_gear.tenancy import Tenancy
+from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.triple import Triple, serialize_triples
 
 logger = logging.getLogger(__name__)

@@ -64,53 +64,47 @@ class Selected(NamedTuple):
     problem: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ExtractionSchema:
     """The types and relations that an extraction may state.
 
     Names are compared without regard to case, spaces, hyphens and underscores: "BORN_IN" is "born in".
 
-    Attributes:
-        entity_types: types of entities that a triple may have at its ends; empty: all.
-        relation_types: predicates that a triple may have; empty: all.
-        domain: what the passages are about, in a line; empty: nothing is said of it.
+    Args:
+        entity_types: types of the entities that triples may have at their ends, `["person", "place"]`. The reply then
+            names the type of each entity, and triples with other ends are refused. Default: all.
+        relation_types: predicates that triples may have, written as they shall be stored, `["born in", "works for"]`.
+            Triples with others are refused. Default: all.
+        domain: what the passages are about, in a line. Default: the model is not told.
 
     Raises:
-        ArgumentError: (from `of`) a list is empty, or a name is, or a text has several lines or braces.
+        ArgumentError: a list is none, or a name has no letter, or a text has several lines or braces.
 
     """
 
-    entity_types: tuple[str, ...] = ()
-    relation_types: tuple[str, ...] = ()
+    entity_types: Sequence[str] = ()
+    relation_types: Sequence[str] = ()
     domain: str = ""
 
-    @classmethod
-    def of(
-        cls,
-        allowed_entity_types: Sequence[str] | None,
-        allowed_relation_types: Sequence[str] | None,
-        domain: str | None,
-    ) -> ExtractionSchema:
-        """Make a schema of an extractor's arguments."""
-        lists = {"allowed_entity_types": allowed_entity_types, "allowed_relation_types": allowed_relation_types}
-        for argument, names in lists.items():
-            check_kinds(str, hint="write ['person', 'place']", optional=True, **{argument: names})
-            if names is not None and not len(names):
-                raise ArgumentError(f"{argument} allows nothing: name some, or leave it out to allow all")
-            for name in names or ():
+    def __post_init__(self) -> None:
+        for argument in ("entity_types", "relation_types"):
+            names = getattr(self, argument)
+            check_kinds(str, hint="write ['person', 'place']", **{argument: names})
+            for name in names:
                 if not _fold(name):
                     raise ArgumentError(f"{argument} has a name without a letter: {format_value(name)}")
                 _check_line(argument, name)
-        if domain is not None:
-            _check_line("domain", domain)
-        return cls(tuple(allowed_entity_types or ()), tuple(allowed_relation_types or ()), (domain or "").strip())
+            object.__setattr__(self, argument, tuple(names))
+        if self.domain:
+            _check_line("domain", self.domain)
+        object.__setattr__(self, "domain", self.domain.strip())
 
     @property
     def variables(self) -> dict[str, str]:
         """The variables of a prompt that say what the schema allows; none of a schema that allows all."""
         lists = {
-            "allowed_entity_types": ", ".join(self.entity_types),
-            "allowed_relation_types": ", ".join(self.relation_types),
+            "entity_types": ", ".join(self.entity_types),
+            "relation_types": ", ".join(self.relation_types),
             "domain": self.domain,
         }
         return {name: escape_fences(text) for name, text in lists.items() if text}
@@ -158,7 +152,11 @@ class ExtractionSchema:
         """Return the form of structured output, for one passage, or for several that share a call."""
         if not self.entity_types and not self.relation_types:
             return PassagesFacts if is_shared else PassageFacts
-        return _build_form(self.entity_types, self.relation_types, is_shared)
+        return _build_form(tuple(self.entity_types), tuple(self.relation_types), is_shared)
+
+
+ALL_ALLOWED = ExtractionSchema()
+"""The schema that allows everything."""
 
 
 def _index(names: Sequence[str]) -> dict[str, str]:

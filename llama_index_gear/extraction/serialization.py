@@ -23,7 +23,7 @@ _ACCESS = re.compile("key|secret|passw|credential|header|cookie|token(?!s)|timeo
 _HANDLING = frozenset(
     {
         *("api_base", "base_url", "azure_endpoint", "api_version", "default_headers", "reuse_client"),
-        *("max_retries", "timeout", "request_timeout", "num_workers", "show_progress", "raise_on_error"),
+        *("max_retries", "timeout", "request_timeout", "num_workers", "show_progress"),
     }
 )
 """Settings that change no triples: where an LLM is, how its client waits and retries, how an extractor runs."""

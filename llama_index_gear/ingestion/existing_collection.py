@@ -19,16 +19,16 @@ from llama_index_gear.errors import EmbeddingError
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.flow import Flow, Request, arun, ask, run
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, Request, RunFunction, arun, ask, run
 from llama_index_gear.ingestion.moves import find_stored_flow, follow_flow
 from llama_index_gear.ingestion.targets import Target
 from llama_index_gear.ingestion.updates import describe_extractor, keep_triples, scope_filters, select_flow
 from llama_index_gear.nodes import SOURCE_KEY, record_of
-from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.resources import ClosedByWith
+from llama_index_gear.store.access import connection_of, reads_of, tenancy_of
 from llama_index_gear.store.source_collection import SourceCollection, make_local_client
+from llama_index_gear.store.tenancy import check_filters
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.tenancy import check_filters
 
 _PAGE = 64  # passages that a kill can cost
 _PROBES = 3  # passages that are embedded to see whether the store's model made the vectors
@@ -282,7 +282,7 @@ class ExistingCollection(ClosedByWith):
     ) -> Flow[CollectionReport]:
         check_filters(filters)
         self._check_other(store)
-        source, filters = self._source, scope_filters(store.tenancy, filters)
+        source, filters = self._source, scope_filters(tenancy_of(store), filters)
         vector = yield from source.open_flow()
         points = yield from source.count_flow(filters)
         settings = describe_extractor(extractor)
@@ -335,7 +335,7 @@ class ExistingCollection(ClosedByWith):
     ) -> Flow[ExtractionEstimate]:
         check_filters(filters)
         self._check_other(store)
-        source, filters = self._source, scope_filters(store.tenancy, filters)
+        source, filters = self._source, scope_filters(tenancy_of(store), filters)
         vector = yield from source.open_flow()
         yield from Target(store, source).open_flow()
         places = yield from find_stored_flow(store, source, moved=moved, has_own=False)
@@ -375,7 +375,7 @@ class ExistingCollection(ClosedByWith):
         """
         probes = nodes[:_PROBES]
         texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node in probes]
-        made = yield from store.connection.route_flow(ask(EmbedTexts(texts)))
+        made = yield from connection_of(store).route_flow(ask(EmbedTexts(texts)))
         given = [node.get_embedding() for node in probes]
         dimensions = len(made[0]), len(given[0])
         cosines = [] if dimensions[0] != dimensions[1] else list(map(_cosine, made, given))
@@ -400,7 +400,7 @@ class ExistingCollection(ClosedByWith):
     ) -> Flow[int]:
         """Delete the passages whose point is gone, or gives none any more, or another; return their number."""
         deleted, offset, source = 0, None, self._source
-        reads, connection = target.store.reads(all_tenants=True), target.store.connection
+        reads, connection = reads_of(target.store, all_tenants=True), connection_of(target.store)
         while True:
             nodes, offset = yield from connection.route_flow(reads.imported_flow(source.name, place, offset))
             points = [node.metadata[SOURCE_KEY]["point"] for node in nodes]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from llama_index.core.schema import BaseNode, MetadataMode
 
-from llama_index_gear.flow import Flow, ask
+from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.ingestion.targets import Target
 from llama_index_gear.nodes import SOURCE_KEY, with_metadata
-from llama_index_gear.requests import RunFunction
+from llama_index_gear.store.access import connection_of, reads_of, tenancy_of
 from llama_index_gear.store.source_collection import SourceCollection
 from llama_index_gear.store.vector_store import GeARVectorStore
 
@@ -54,10 +54,10 @@ def find_stored_flow(
 
     """
     found: dict[str, StoredPassages] = {}
-    tenancy, own, offset = store.tenancy, source.connection.place, None
-    reads = store.reads(all_tenants=True)
+    tenancy, own, offset = tenancy_of(store), source.connection.place, None
+    reads = reads_of(store, all_tenants=True)
     while True:
-        nodes, offset = yield from store.connection.route_flow(reads.imported_flow(source.name, offset=offset))
+        nodes, offset = yield from connection_of(store).route_flow(reads.imported_flow(source.name, offset=offset))
         by_place: dict[str, list[BaseNode]] = {}
         for node in nodes:
             by_place.setdefault(str(node.metadata[SOURCE_KEY]["place"]), []).append(node)

@@ -1,4 +1,4 @@
-"""The triplets of LlamaIndex's property graphs, with the passages that they were extracted from."""
+"""Triples of LlamaIndex's property graphs: from them, with the passages that state them, and to them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from llama_index.core.bridge.pydantic import ConfigDict
 from llama_index.core.graph_stores.types import (
+    KG_NODES_KEY,
+    KG_RELATIONS_KEY,
     TRIPLET_SOURCE_KEY,
     ChunkNode,
     EntityNode,
     LabelledPropertyGraph,
     PropertyGraphStore,
+    Relation,
 )
 from llama_index.core.indices.property_graph import PropertyGraphIndex
-from llama_index.core.schema import BaseNode, TextNode
+from llama_index.core.schema import BaseNode, TextNode, TransformComponent
 from llama_index.core.vector_stores.utils import metadata_dict_to_node
 
-from llama_index_gear.nodes import attach_triples
+from llama_index_gear.nodes import EXTRACTION_KEY, TRIPLES_KEY, attach_triples, read_triples, with_metadata
 from llama_index_gear.triple import Triple
 
 logger = logging.getLogger(__name__)
@@ -86,3 +90,33 @@ def _to_node(chunk: ChunkNode) -> BaseNode:
         node = TextNode(id_=chunk.id, text=chunk.text, metadata=dict(chunk.properties))
     node.embedding = chunk.embedding
     return node
+
+
+class ToPropertyGraph(TransformComponent):
+    """Hands extracted triples to LlamaIndex's `PropertyGraphIndex`.
+
+    Put it behind an extractor:
+    `PropertyGraphIndex(…, kg_extractors=[GeARTripleExtractor(llm=llm), ToPropertyGraph()])`.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which the component is serialized."""
+        return "GeARToPropertyGraph"
+
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
+        """Return copies of the nodes, with their triples as `EntityNode` and `Relation` objects in the metadata."""
+        converted = []
+        for node in nodes:
+            triples = read_triples(node)
+            entities = dict.fromkeys(name for triple in triples for name in (triple.subject, triple.object))
+            graph = {name: EntityNode(name=name) for name in entities}
+            relations = [
+                Relation(label=triple.predicate, source_id=graph[triple.subject].id, target_id=graph[triple.object].id)
+                for triple in triples
+            ]
+            values = {KG_NODES_KEY: list(graph.values()), KG_RELATIONS_KEY: relations}
+            converted.append(with_metadata(node, values, drop=(TRIPLES_KEY, EXTRACTION_KEY)))
+        return converted

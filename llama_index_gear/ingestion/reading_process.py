@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from llama_index_gear.ingestion.messages import name_file, shorten_line, show_line, show_messages
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile
-from llama_index_gear.messages import name_file, shorten_line, show_line, show_messages
 
 SECONDS = 60.0
 """The default time limit of a file, in seconds."""

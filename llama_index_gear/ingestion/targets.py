@@ -10,8 +10,8 @@ from pathlib import Path
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear.errors import ArgumentError, TenantError
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import RunFunction
+from llama_index_gear.flow import Flow, RunFunction, ask
+from llama_index_gear.store.access import connection_of, name_collections, tenancy_of
 from llama_index_gear.store.collections import resolve_flow
 from llama_index_gear.store.source_collection import SourceCollection
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -42,7 +42,7 @@ class Target:
 
         """
         names = (self.store.collection_name, self.store.triple_collection_name)
-        if self.source.name in names and self.store.connection.engine == self.source.connection.engine:
+        if self.source.name in names and connection_of(self.store).engine == self.source.connection.engine:
             raise self._make_error(self.source.name, "that is read")
 
     def open_flow(self, tenant: str | None = None) -> Flow[GeARVectorStore]:
@@ -54,13 +54,13 @@ class Target:
         """
         read = yield from self.source.resolve_flow()
         names = [self.store.collection_name, self.store.triple_collection_name]
-        found = yield from self.store.connection.route_flow(resolve_flow(names))
+        found = yield from connection_of(self.store).route_flow(resolve_flow(names))
         for name, collection in found.items():
             if not collection.is_marked:
                 raise self._make_error(name, "that no GeARVectorStore made, and that may be the one that is read")
-            if collection == read and _may_be_one(self.store.connection.place, self.source.connection.place):
+            if collection == read and _may_be_one(connection_of(self.store).place, self.source.connection.place):
                 raise self._make_error(name, f"that is, or may be, the collection {self.source.name!r} that is read")
-        store = self.store.name_collections(found)
+        store = name_collections(self.store, found)
         return store if tenant is None else store.for_tenant(tenant)
 
     def finish_flow(self) -> Flow[None]:
@@ -80,7 +80,7 @@ class Target:
             TenantError: the store has tenants, and a passage has none; nothing is deleted.
 
         """
-        tenancy = self.store.tenancy
+        tenancy = tenancy_of(self.store)
         by_tenant: dict[str | None, list[str]] = {}
         for node in nodes:
             if not tenancy.is_owned(node):

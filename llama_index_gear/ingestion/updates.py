@@ -14,9 +14,10 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.serialization import drop_handling
 from llama_index_gear.flow import Flow
 from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, has_failed, must_stay, with_metadata
+from llama_index_gear.store.access import connection_of, reads_of, tenancy_of
 from llama_index_gear.store.source_collection import SourcePage
+from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.tenancy import Tenancy
 
 _METADATA = "metadata"  # payload field whose members are a passage's metadata
 
@@ -75,13 +76,13 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
     """
     if not page.passages:
         return Selection([], [], {})
-    store.tenancy.assign_tenant(page.passages)
+    tenancy_of(store).assign_tenant(page.passages)
     source = page.passages[0].metadata[SOURCE_KEY]
     ids = [node.node_id for node in page.passages]
-    reading = store.reads(all_tenants=True).get_flow(ids, vectors=False)
-    stored_nodes = yield from store.connection.route_flow(reading)
+    reading = reads_of(store, all_tenants=True).get_flow(ids, vectors=False)
+    stored_nodes = yield from connection_of(store).route_flow(reading)
     stored = {node.node_id: node for node in stored_nodes}
-    tenant_field = store.tenancy.field
+    tenant_field = tenancy_of(store).field
     wanted: list[BaseNode] = []
     moved: list[BaseNode] = []
     for node in page.passages:
@@ -104,7 +105,7 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
             wanted.append(node)
             if before is not None and tenant_field is not None:
                 owner = before.metadata.get(tenant_field)
-                moved += [before] if store.tenancy.is_owned(before) and owner != node.metadata[tenant_field] else []
+                moved += [before] if tenancy_of(store).is_owned(before) and owner != node.metadata[tenant_field] else []
         elif has_failed(before):
             wanted.append(with_metadata(before, {SOURCE_KEY: source}).model_copy(update={"embedding": node.embedding}))
     return Selection(wanted, moved, stored)

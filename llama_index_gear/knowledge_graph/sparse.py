@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, check_counts, check_vector
-from llama_index_gear.flow import Flow, Result, ask
-from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, Result, RunFunction, ask
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import Connection

@@ -14,11 +14,11 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.types import TokenAsyncGen, TokenGen
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index_gear.flow import Reply
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.replies import ReplyStream
 from llama_index_gear.llm.responses import UNREAD, give_room, note_parts, streams_parts, thinks_unopened
 from llama_index_gear.llm.retries import Retries
-from llama_index_gear.requests import Reply
 
 dispatcher = get_dispatcher(__name__)
 

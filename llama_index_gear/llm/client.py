@@ -24,6 +24,7 @@ from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.prompts import BasePromptTemplate
 
 from llama_index_gear.errors import OutOfTime, is_of_quota
+from llama_index_gear.flow import Reply
 from llama_index_gear.llm.responses import (
     aread_response,
     build_reply,
@@ -33,7 +34,6 @@ from llama_index_gear.llm.responses import (
     read_text,
 )
 from llama_index_gear.llm.retries import Retries, is_transient
-from llama_index_gear.requests import Reply
 
 logger = logging.getLogger(__name__)
 

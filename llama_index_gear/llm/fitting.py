@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 
-from llama_index_gear.fusion import sum_weights, weigh_words
 from llama_index_gear.llm.responses import count_tokens
+from llama_index_gear.triple import entity_key
 
 _NUMBER_TOKENS = 6  # of a passage's number and the blank line before it
 _LEAST_TOKENS = 30  # a passage that is shortened further says nothing
@@ -111,3 +113,18 @@ def _shorten(text: str, length: int, weights: dict[str, float]) -> str:
         parts.append((" " if place == following else _GAP) + pieces[place])
         following = place + 1
     return "".join(parts).strip() + ("" if following == len(pieces) else _GAP.rstrip())
+
+
+def weigh_words(matter: str, texts: Sequence[str]) -> dict[str, float]:
+    """Weigh the words of `matter` that stand in these texts: one that stands in n of them weighs 1/n."""
+    having = Counter(word for text in texts for word in _words(text))
+    return {word: 1 / having[word] for word in _words(matter) if word in having}
+
+
+def sum_weights(text: str, weights: Mapping[str, float]) -> float:
+    """Add the weights of a text's words, each once."""
+    return math.fsum(weights.get(word, 0.0) for word in _words(text))  # exact: a set's order changes with the process
+
+
+def _words(text: str) -> set[str]:
+    return set(entity_key(text).split())

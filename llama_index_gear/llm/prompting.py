@@ -12,12 +12,11 @@ from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 
 from llama_index_gear.errors import ArgumentError, ReplyError, format_value
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import CallLLM, Flow
 from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.llm.json_scan import ScannedReply, find_objects, scan
 from llama_index_gear.llm.parsing import collect_triples
-from llama_index_gear.requests import CallLLM
-from llama_index_gear.spans import call_llm_flow
+from llama_index_gear.llm.spans import call_llm_flow
 from llama_index_gear.triple import Triple, contains_entity, entity_key
 
 logger = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -49,10 +50,7 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
             it adds passages that they forbid.
         beam_search: settings of the beam search. Default `BeamSearch()`.
         pagerank: see `NaiveGERetriever`. Default None.
-        link_top_k: stored triples that each noted fact is linked to; only with `llm`. Default 1 there (GeAR Eq. 2).
-        read_prompt: the reader's prompt, with the variables `question` and `passages`; only with `llm`. Also reachable
-            as `read` through `get_prompts` / `update_prompts`.
-        rrf_k: constant of the fusion. Default 60.
+        prompts: the reader's, if there is one; see `SyncGERetriever`.
         callback_manager: LlamaIndex's callback manager.
 
     Raises:
@@ -73,27 +71,18 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
         filters: MetadataFilters | None = None,
         beam_search: BeamSearch | None = None,
         pagerank: LocalPageRank | None = None,
-        link_top_k: int | None = None,
-        read_prompt: BasePromptTemplate | None = None,
-        rrf_k: int = 60,
+        prompts: Mapping[str, BasePromptTemplate] | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         check_counts(top_n=top_n)
-        for name, value in (("link_top_k", link_top_k), ("read_prompt", read_prompt)):
-            if llm is None and value is not None:
-                raise ArgumentError(f"{name} is the reader's: leave it out, or give an llm")
         super().__init__(callback_manager=callback_manager or CallbackManager([]))
-        self._prompts = Prompts(
-            {} if llm is None else {"read": READ_PROMPT}, {"read": read_prompt} if read_prompt else {}
-        )
+        self._prompts = Prompts({} if llm is None else {"read": READ_PROMPT}, prompts)
         self._expansion = build_expansion(
             Backends(vector_store, filters=filters, llm=llm, graph=graph),
             beam_search,
             similarity_top_k=top_n,
             pagerank=pagerank,
-            link_top_k=1 if link_top_k is None else link_top_k,
             prompts=self._prompts,
-            rrf_k=rrf_k,
         )
 
     @classmethod

@@ -19,14 +19,13 @@ from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_question
-from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.flow import CallLLM, Flow, Reply, arun, run
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passages
 from llama_index_gear.llm.prompting import HasPrompts, ParsedReply, Prompts
 from llama_index_gear.llm.selection import SELECT_PROMPT, SHOW_TOKENS, select_flow
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, explain_selection, llm_texts, with_explanation
 from llama_index_gear.postprocessors.reranking import Report, list_each_once, report_reranking
-from llama_index_gear.requests import CallLLM, Reply
 
 dispatcher = get_dispatcher(__name__)
 logger = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agents.verification import PROMPTS, verify_flow
 from llama_index_gear.errors import ArgumentError, check_counts, check_kinds, repair_surrogates
-from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.flow import CallLLM, Flow, Reply, arun, run
 from llama_index_gear.llm.answering import AnsweringLLM, aclean_stream, clean_stream
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.escaping import (
@@ -39,11 +39,10 @@ from llama_index_gear.llm.escaping import (
     escape_passage,
     split_citations,
 )
-from llama_index_gear.llm.prompting import Prompts, check_prompt
+from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.llm.replies import read_said
 from llama_index_gear.nodes import llm_texts, name_passage, shorten
 from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TOOL_NAME, AgentQueryTool, make_tool
-from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
@@ -88,7 +87,6 @@ class AgentQueryEngine(BaseQueryEngine):
         retriever: the agent.
         response_synthesizer: any LlamaIndex synthesizer. Default: one call of the retriever's LLM.
         node_postprocessors: applied to the passages before the answer is written.
-        text_qa_template: replaces the synthesizer's prompt.
         answer_top_k: passages that the answer is written from.
         verify: True checks from which passages alone the answer still follows.
         streaming: True streams the answer of the default synthesizer.
@@ -111,7 +109,6 @@ class AgentQueryEngine(BaseQueryEngine):
         response_synthesizer: BaseSynthesizer | None,
         node_postprocessors: Sequence[BaseNodePostprocessor],
         *,
-        text_qa_template: BasePromptTemplate | None,
         answer_top_k: int,
         verify: bool,
         streaming: bool,
@@ -129,10 +126,6 @@ class AgentQueryEngine(BaseQueryEngine):
                 )
         if streaming and response_synthesizer is not None:
             raise ArgumentError("streaming is of the default synthesizer: give it to your own synthesizer instead")
-        if text_qa_template is not None:
-            check_prompt(text_qa_template, "text_qa_template", {"context_str", "query_str"})
-            if response_synthesizer is not None and "text_qa_template" not in response_synthesizer.get_prompts():
-                raise ArgumentError("text_qa_template: your response_synthesizer has no such prompt, leave one out")
         super().__init__(callback_manager=callback_manager or Settings.callback_manager)
         self._retriever = retriever
         self._has_own_prompt = response_synthesizer is None
@@ -149,8 +142,6 @@ class AgentQueryEngine(BaseQueryEngine):
             streaming=streaming,
             callback_manager=self.callback_manager,
         )
-        if text_qa_template is not None:
-            self.update_prompts({"response_synthesizer:text_qa_template": text_qa_template})
         self._node_postprocessors = list(node_postprocessors)
         for postprocessor in self._node_postprocessors:
             postprocessor.callback_manager = self.callback_manager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
@@ -17,6 +18,8 @@ from llama_index_gear.llm.escaping import escape_citations, escape_fences
 from llama_index_gear.query_engines.base import AgentQueryEngine
 from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
+from llama_index_gear.retrievers.graph_expansion import SyncGERetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace
 
@@ -48,14 +51,14 @@ class GeARQueryEngine(AgentQueryEngine):
     on its page citations lead to their passages. A response that the synthesizer streams is noted when it has ended.
     `query_with_trace` also returns the whole `Trace`; `astream_events` streams it event by event.
 
-    `from_vector_store(…, graph=graph)` takes an `ExternalGeARRetriever` (Millions of GeAR-s): the triples come from an
-    existing knowledge graph. The default synthesizer then writes the answer from the passages that the agent's last
-    call kept and the facts of the gist (Eq. 7). For GeAR's own agent over a graph pass
-    `GeARRetriever(store, graph=graph)`.
+    `from_vector_store` takes a `GeARRetriever`. The answer of its last call is the answer, with citations of the
+    passages that this call named. No further call is made, unless the search ended without an answer: then one more
+    call answers from what there is, and `gear_answered` in the metadata is False. A synthesizer of your own gets the
+    passages that were named. With a `PaperGeARRetriever` one more call writes the answer.
 
-    With `calls="selection"` the answer of the agent's last call is the answer, with citations of the passages that this
-    call named. No further call is made, unless the search ended without an answer: then one more call answers from what
-    there is, and `gear_answered` in the metadata is False. A synthesizer of your own gets the passages that were named.
+    `from_vector_store(…, graph=graph)` takes an `ExternalGeARRetriever` over a `SyncGERetriever` (Millions of GeAR-s):
+    the triples come from an existing knowledge graph. The default synthesizer then writes the answer from the passages
+    that the agent's last call kept and the facts of the gist (Eq. 7).
 
     With `verify=True` the answer is checked. The metadata then holds the ids of the smallest set of passages from which
     alone it still follows (`gear_supporting`, most needed first), and how the check ended (`gear_verification`:
@@ -71,10 +74,9 @@ class GeARQueryEngine(AgentQueryEngine):
             that asks for citations (`response_synthesizer:text_qa_template` in `get_prompts`); "[2]" is the second
             source node.
         node_postprocessors: applied to the passages before the answer is written.
-        text_qa_template: replaces the synthesizer's prompt; it has the variables `context_str` and `query_str`.
         answer_top_k: passages that the answer is written from. Default 5 (GeAR §6.2). All passages are source nodes.
         abstain: True answers only if the agent did. Otherwise the response says what was not found, and no call is
-            made. Only with `calls="selection"`. Default False.
+            made. Only with a `GeARRetriever`. Default False.
         verify: True checks from which passages alone the answer still follows; the prompt is "verify" in `get_prompts`.
             Not with a stream. Default False.
         streaming: True streams the answer of the default synthesizer. Default False.
@@ -82,7 +84,7 @@ class GeARQueryEngine(AgentQueryEngine):
 
     Raises:
         ArgumentError: `retriever` is another one, a number outside its range, `streaming` beside a synthesizer of
-            your own, `verify` beside a stream, or `abstain` without `calls="selection"`.
+            your own, `verify` beside a stream, or `abstain` beside another retriever than a `GeARRetriever`.
 
     """
 
@@ -90,11 +92,10 @@ class GeARQueryEngine(AgentQueryEngine):
 
     def __init__(
         self,
-        retriever: GeARRetriever | ExternalGeARRetriever,
+        retriever: GeARRetriever | PaperGeARRetriever | ExternalGeARRetriever,
         response_synthesizer: BaseSynthesizer | None = None,
         node_postprocessors: Sequence[BaseNodePostprocessor] = (),
         *,
-        text_qa_template: BasePromptTemplate | None = None,
         answer_top_k: int = 5,
         abstain: bool = False,
         verify: bool = False,
@@ -102,17 +103,16 @@ class GeARQueryEngine(AgentQueryEngine):
         callback_manager: CallbackManager | None = None,
     ) -> None:
         check_kind(
-            (GeARRetriever, ExternalGeARRetriever),
+            (GeARRetriever, PaperGeARRetriever, ExternalGeARRetriever),
             hint="or write GeARQueryEngine.from_vector_store(store)",
             retriever=retriever,
         )
-        if abstain and not (isinstance(retriever, GeARRetriever) and retriever.calls == "selection"):
-            raise ArgumentError("abstain: write GeARRetriever(…, calls='selection'), or leave it out")
+        if abstain and not isinstance(retriever, GeARRetriever):
+            raise ArgumentError("abstain: write GeARRetriever(…), or leave it out")
         super().__init__(
             retriever,
             response_synthesizer,
             node_postprocessors,
-            text_qa_template=text_qa_template,
             answer_top_k=answer_top_k,
             verify=verify,
             streaming=streaming,
@@ -126,12 +126,14 @@ class GeARQueryEngine(AgentQueryEngine):
     ) -> GeARRetriever | ExternalGeARRetriever:
         if graph is None:
             return GeARRetriever(vector_store, **arguments)
-        return ExternalGeARRetriever(vector_store, graph, **arguments)
+        names = inspect.signature(ExternalGeARRetriever).parameters.keys() & arguments.keys()
+        own = {name: arguments.pop(name) for name in names}
+        return ExternalGeARRetriever(SyncGERetriever(vector_store, graph=graph, **arguments), **own)
 
     @property
     def _selects(self) -> bool:
         """True if the agent names passages, and its last call gives the answer."""
-        return isinstance(self._retriever, GeARRetriever) and self._retriever.calls == "selection"
+        return isinstance(self._retriever, GeARRetriever)
 
     def _abstention(self, trace: Trace) -> str:
         if not self._abstain or trace.answer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
@@ -53,7 +53,6 @@ class T2RAGQueryEngine(AgentQueryEngine):
             LLM with the facts (`response_synthesizer:text_qa_template` in `get_prompts`); "[2]" is the second source
             node.
         node_postprocessors: applied to the passages before the answer is written.
-        text_qa_template: replaces the synthesizer's prompt; it has the variables `context_str` and `query_str`.
         answer_top_k: passages that the answer is written from if no fact was resolved. Default 5.
         abstain: True answers only if all clues were resolved. Otherwise the response says what was not found, and no
             call is made. Default False.
@@ -76,7 +75,6 @@ class T2RAGQueryEngine(AgentQueryEngine):
         response_synthesizer: BaseSynthesizer | None = None,
         node_postprocessors: Sequence[BaseNodePostprocessor] = (),
         *,
-        text_qa_template: BasePromptTemplate | None = None,
         answer_top_k: int = 5,
         abstain: bool = False,
         verify: bool = False,
@@ -88,7 +86,6 @@ class T2RAGQueryEngine(AgentQueryEngine):
             retriever,
             response_synthesizer,
             node_postprocessors,
-            text_qa_template=text_qa_template,
             answer_top_k=answer_top_k,
             verify=verify,
             streaming=streaming,

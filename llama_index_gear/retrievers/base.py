@@ -1,4 +1,4 @@
-"""Base classes of the retrievers: over a store, with a graph expansion, with a reader, and for the agents."""
+"""Base classes of the retrievers: over a store, and for the agents."""
 
 from __future__ import annotations
 
@@ -12,22 +12,16 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
-from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
+from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.agents.gear.external_policy import ExternalPolicy
-from llama_index_gear.agents.gear.policy import GeARPolicy
-from llama_index_gear.agents.gear.selection import SelectionPolicy
 from llama_index_gear.agents.loop import Budget, Policy, agent_flow
-from llama_index_gear.errors import check_kind, check_question
+from llama_index_gear.errors import check_question
 from llama_index_gear.expansion.backends import Backends
-from llama_index_gear.expansion.beam_search import BeamSearch
-from llama_index_gear.expansion.pagerank import LocalPageRank
-from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
-from llama_index_gear.spans import flatten
+from llama_index_gear.llm.spans import flatten
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
 
@@ -68,7 +62,6 @@ class StoreRetriever(HasPrompts, BaseRetriever):
         prompts: its prompts; `update_prompts` replaces them.
         similarity_top_k: passages to return.
         callback_manager: LlamaIndex's callback manager.
-        verbose: LlamaIndex's flag.
 
     """
 
@@ -78,11 +71,8 @@ class StoreRetriever(HasPrompts, BaseRetriever):
         prompts: Prompts,
         similarity_top_k: int,
         callback_manager: CallbackManager | None,
-        verbose: bool,
     ) -> None:
-        check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
-        check_kind(bool, verbose=verbose)
-        super().__init__(callback_manager=callback_manager, verbose=verbose)
+        super().__init__(callback_manager=callback_manager)
         self._backends = backends
         self._prompts = prompts
         self._similarity_top_k = similarity_top_k
@@ -117,52 +107,6 @@ class StoreRetriever(HasPrompts, BaseRetriever):
         """Passages to return."""
         return self._similarity_top_k
 
-    @property
-    def verbose(self) -> bool:
-        """LlamaIndex's flag."""
-        return self._verbose
-
-
-class HasExpansion:
-    """Mixin: the settings of a graph expansion as properties."""
-
-    _expansion: GraphExpansion
-
-    @property
-    def vector_store_query_mode(self) -> VectorStoreQueryMode | None:
-        """Mode of the store's own search; None: there is a base retriever."""
-        backends = self._expansion.backends
-        return backends.mode if backends.base_retriever is None else None
-
-    @property
-    def rrf_k(self) -> int:
-        """Constant of the fusions."""
-        return self._expansion.rrf_k
-
-    @property
-    def beam_search(self) -> BeamSearch | None:
-        """Settings of the beam search; None: there is none."""
-        return self._expansion.beam_search
-
-    @property
-    def pagerank(self) -> LocalPageRank | None:
-        """Settings of PageRank; None: passages are ranked without it."""
-        return self._expansion.pagerank
-
-
-class HasReader(HasExpansion):
-    """Mixin: the settings of a graph expansion from the facts that a reader notes, as properties."""
-
-    @property
-    def link_top_k(self) -> int:
-        """Triples that each noted fact is linked to."""
-        return self._expansion.link_top_k
-
-    @property
-    def check_alignment(self) -> bool | None:
-        """True drops links to triples about something else than the noted fact; None: there is no graph."""
-        return self._expansion.check_alignment
-
 
 class AgentRetriever(StoreRetriever):
     """Base class of the agents' retrievers: runs a policy in the agent loop and records the trace.
@@ -174,7 +118,6 @@ class AgentRetriever(StoreRetriever):
         similarity_top_k: see `StoreRetriever`.
         budget: limits of a question's cost; None: no limit.
         callback_manager: LlamaIndex's callback manager.
-        verbose: LlamaIndex's flag.
 
     """
 
@@ -187,10 +130,8 @@ class AgentRetriever(StoreRetriever):
         *,
         budget: Budget | None,
         callback_manager: CallbackManager | None,
-        verbose: bool,
     ) -> None:
-        check_kind(Budget, hint="write budget=Budget(timeout=30)", optional=True, budget=budget)
-        super().__init__(backends, prompts, similarity_top_k, callback_manager, verbose)
+        super().__init__(backends, prompts, similarity_top_k, callback_manager)
         self._policy = policy
         self._budget = budget or Budget()
 
@@ -241,22 +182,6 @@ class AgentRetriever(StoreRetriever):
             logger.warning("a search ended early, with what it had found: %s; its trace says more", kind)
             logger.debug("the search for %r ended early: %s", trace.question, trace.stopped)
         return nodes
-
-
-class GistRetriever(HasReader, AgentRetriever):
-    """Base class of the agents that expand a graph and note facts in a gist memory."""
-
-    _policy: GeARPolicy | SelectionPolicy | ExternalPolicy
-
-    @property
-    def base_top_k(self) -> int | None:
-        """Base passages of a step, of the store's own search; None: there is a base retriever."""
-        return self._backends.base_top_k if self._backends.base_retriever is None else None
-
-    @property
-    def gist_size(self) -> int:
-        """Facts that the gist memory holds."""
-        return self._policy.gist_size
 
 
 def new_trace(query: QueryType) -> Trace:

@@ -8,6 +8,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index_gear.errors import ArgumentError, format_value
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
@@ -19,6 +20,8 @@ from llama_index_gear.retrievers.base import StoreRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 dispatcher = get_dispatcher(__name__)
+
+_MODES = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.DEFAULT)
 
 
 class GraphRetriever(StoreRetriever):
@@ -50,11 +53,10 @@ class GraphRetriever(StoreRetriever):
         vector_store_query_mode: the store's own lists: HYBRID (default; both), DEFAULT (dense) or SPARSE (BM25). Not
             with `base_retriever`.
         callback_manager: LlamaIndex's.
-        verbose: LlamaIndex's.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, a number outside its range, or two arguments of which one would
-            overrule the other; (from `retrieve`) an empty question.
+        ArgumentError: a number outside its range, or `vector_store_query_mode` beside `base_retriever`;
+            (from `retrieve`) an empty question.
         TenantError: the store is divided between tenants, and neither it nor the filters name one.
         UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
         EmbeddingError: (from `retrieve`) a question's embedding, given or made, is none of the store's dimension.
@@ -74,11 +76,15 @@ class GraphRetriever(StoreRetriever):
         pagerank: LocalPageRank | None = None,
         vector_store_query_mode: VectorStoreQueryMode | None = None,
         callback_manager: CallbackManager | None = None,
-        verbose: bool = False,
     ) -> None:
-        backends = Backends(vector_store, base_retriever, mode=vector_store_query_mode, filters=filters)
+        mode = VectorStoreQueryMode.HYBRID if vector_store_query_mode is None else vector_store_query_mode
+        if mode not in _MODES:
+            raise ArgumentError(f"vector_store_query_mode must be HYBRID, SPARSE or DEFAULT, got {format_value(mode)}")
+        if base_retriever is not None and vector_store_query_mode is not None:
+            raise ArgumentError("vector_store_query_mode is of the store's own lists: leave out base_retriever")
+        backends = Backends(vector_store, base_retriever, mode=VectorStoreQueryMode(mode), filters=filters)
         self._retrieval = PoolRetrieval(backends, weights, pagerank, similarity_top_k=similarity_top_k)
-        super().__init__(backends, Prompts({}), similarity_top_k, callback_manager, verbose)
+        super().__init__(backends, Prompts({}), similarity_top_k, callback_manager)
 
     @property
     def weights(self) -> RankingWeights:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
-from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
+from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import check_counts
@@ -21,25 +23,34 @@ from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
-from llama_index_gear.retrievers.base import HasExpansion, HasReader, StoreRetriever
+from llama_index_gear.retrievers.base import StoreRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 dispatcher = get_dispatcher(__name__)
 
 
-class ExpansionRetriever(HasExpansion, StoreRetriever):
+class ExpansionRetriever(StoreRetriever):
     """Base retrieval and one graph expansion, behind LlamaIndex's retriever interface.
 
     Args:
         expansion: the graph expansion.
         callback_manager: LlamaIndex's callback manager.
-        verbose: LlamaIndex's flag.
 
     """
 
-    def __init__(self, expansion: GraphExpansion, callback_manager: CallbackManager | None, verbose: bool) -> None:
-        super().__init__(expansion.backends, expansion.prompts, expansion.similarity_top_k, callback_manager, verbose)
+    def __init__(self, expansion: GraphExpansion, callback_manager: CallbackManager | None) -> None:
+        super().__init__(expansion.backends, expansion.prompts, expansion.similarity_top_k, callback_manager)
         self._expansion = expansion
+
+    @property
+    def beam_search(self) -> BeamSearch:
+        """Settings of the beam search."""
+        return self._expansion.beam_search
+
+    @property
+    def pagerank(self) -> LocalPageRank | None:
+        """Settings of PageRank; None: passages are ranked without it."""
+        return self._expansion.pagerank
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return run(self._expansion.retrieve_flow(query_bundle), self._backends.answer)
@@ -62,7 +73,7 @@ class NaiveGERetriever(ExpansionRetriever):
         vector_store: the store that holds passages and triples.
         base_retriever: any LlamaIndex retriever. Its nodes are matched to the store's by id. Nodes that the store
             doesn't know stay in the list; their score comes from their base rank alone. Default: the store itself,
-            searched in `vector_store_query_mode`.
+            BM25 and dense, fused.
         graph: a knowledge graph to walk, in place of the passages' own triples. The search then starts from the
             graph's triples that are most similar to the question, and a triple leads to the passage that BM25 ranks
             first for it (Millions of GeAR-s Eq. 4). Default None.
@@ -74,15 +85,10 @@ class NaiveGERetriever(ExpansionRetriever):
         beam_search: settings of the beam search. Default `BeamSearch()`.
         pagerank: settings of a personalized PageRank from the same seeds (HippoRAG's, but local). It gives a third
             list beside the base's and the beam search's. Not with `graph`. Default None: no such list.
-        vector_store_query_mode: mode of the store's own search: HYBRID (default; BM25 and dense, fused), SPARSE, or
-            DEFAULT. Not with `base_retriever`.
-        rrf_k: constant of the fusions. Default 60 (Cormack et al. 2009).
         callback_manager: LlamaIndex's.
-        verbose: LlamaIndex's.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, a number outside its range, or two arguments of which one would
-            overrule the other; (from `retrieve`) an empty question.
+        ArgumentError: a number outside its range, or `pagerank` beside `graph`; (from `retrieve`) an empty question.
         UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
 
     """
@@ -97,17 +103,13 @@ class NaiveGERetriever(ExpansionRetriever):
         filters: MetadataFilters | None = None,
         beam_search: BeamSearch | None = None,
         pagerank: LocalPageRank | None = None,
-        vector_store_query_mode: VectorStoreQueryMode | None = None,
-        rrf_k: int = 60,
         callback_manager: CallbackManager | None = None,
-        verbose: bool = False,
     ) -> None:
         check_counts(similarity_top_k=similarity_top_k)
         backends = Backends(
             vector_store,
             base_retriever,
-            mode=vector_store_query_mode,
-            base_top_k=similarity_top_k if base_retriever is None else None,
+            base_top_k=similarity_top_k,
             filters=filters,
             graph=graph,
         )
@@ -117,12 +119,11 @@ class NaiveGERetriever(ExpansionRetriever):
             similarity_top_k=similarity_top_k,
             pagerank=pagerank,
             prompts=Prompts({}),  # nobody reads
-            rrf_k=rrf_k,
         )
-        super().__init__(expansion, callback_manager, verbose)
+        super().__init__(expansion, callback_manager)
 
 
-class SyncGERetriever(HasReader, ExpansionRetriever):
+class SyncGERetriever(ExpansionRetriever):
     """SyncGE (GeAR §4): an LLM notes the relevant facts in the base passages, and the beam search starts from them.
 
     There is one LLM call a question, and a second one if the reply can't be read; a warning is logged if that can't be
@@ -145,12 +146,9 @@ class SyncGERetriever(HasReader, ExpansionRetriever):
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
         check_alignment: drop links to triples of the graph that are about something else than the noted fact
             (`shared_name` in this package's `expansion.alignment`). Only with `graph`. Default True there.
-        read_prompt: the reader's prompt, with the variables `question` and `passages`, and optionally `problem` (what
-            was wrong with the last reply). Also reachable as `read` through `get_prompts` / `update_prompts`.
-        vector_store_query_mode: see `NaiveGERetriever`.
-        rrf_k: see `NaiveGERetriever`.
+        prompts: your own prompt, `{"read": …}`, with the variables `question` and `passages`, and optionally `problem`
+            (what was wrong with the last reply). Also reachable through `get_prompts` / `update_prompts`.
         callback_manager: LlamaIndex's.
-        verbose: LlamaIndex's.
 
     Raises:
         ArgumentError: see `NaiveGERetriever`; or a prompt without its variables.
@@ -172,18 +170,14 @@ class SyncGERetriever(HasReader, ExpansionRetriever):
         pagerank: LocalPageRank | None = None,
         link_top_k: int = 1,
         check_alignment: bool | None = None,
-        read_prompt: BasePromptTemplate = READ_PROMPT,
-        vector_store_query_mode: VectorStoreQueryMode | None = None,
-        rrf_k: int = 60,
+        prompts: Mapping[str, BasePromptTemplate] | None = None,
         callback_manager: CallbackManager | None = None,
-        verbose: bool = False,
     ) -> None:
         check_counts(similarity_top_k=similarity_top_k)
         backends = Backends(
             vector_store,
             base_retriever,
-            mode=vector_store_query_mode,
-            base_top_k=similarity_top_k if base_retriever is None else None,
+            base_top_k=similarity_top_k,
             filters=filters,
             llm=Settings.llm if llm is None else llm,
             graph=graph,
@@ -195,7 +189,16 @@ class SyncGERetriever(HasReader, ExpansionRetriever):
             pagerank=pagerank,
             link_top_k=link_top_k,
             check_alignment=check_alignment,
-            prompts=Prompts({"read": READ_PROMPT}, {"read": read_prompt}),
-            rrf_k=rrf_k,
+            prompts=Prompts({"read": READ_PROMPT}, prompts),
         )
-        super().__init__(expansion, callback_manager, verbose)
+        super().__init__(expansion, callback_manager)
+
+    @property
+    def link_top_k(self) -> int:
+        """Triples that each noted fact is linked to."""
+        return self._expansion.link_top_k
+
+    @property
+    def check_alignment(self) -> bool | None:
+        """True drops links to triples about something else than the noted fact; None: there is no graph."""
+        return self._expansion.check_alignment

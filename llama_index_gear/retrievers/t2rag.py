@@ -12,7 +12,7 @@ from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQue
 
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.agents.t2rag.policy import PROMPTS, SearchBy, T2RAGPolicy
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_numbers, format_value
+from llama_index_gear.errors import ArgumentError, check_counts, format_value
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.llm.prompting import Prompts
@@ -52,7 +52,6 @@ class T2RAGRetriever(AgentRetriever):
         passages_per_round: distinct passages whose triples a round retrieves (k in T²RAG Alg. 2). Default 5.
         search_by: "triples" (default), or "passages": a clue is compared with passages by dense search instead ("chunk-
             based slot-filling", T²RAG App. B.5).
-        show_passages: False shows the LLM the triples alone ("w/o chunk", T²RAG Table 2). Default True.
         require_grounding: take the LLM's value for an unknown only if one of the passages that it was shown (with the
             triples that led there) has all words of the value, and more than half of the words of the clue's other
             name. The trace lists the values that were left out. Default True. False takes every value, as the paper
@@ -63,10 +62,8 @@ class T2RAGRetriever(AgentRetriever):
             recall@10 of 58.3 instead of 54.4 (30 questions of MuSiQue, see `REPORT.md`).
         prompts: your own prompts for "decompose" or "resolve"; also reachable through `get_prompts` / `update_prompts`.
             `PROMPTS` in this package's `agents.t2rag.policy` shows their variables; a "resolve" prompt may leave out
-            `known`, and `passages` where `show_passages` is False.
-        rrf_k: constant of the final fusion. Default 60.
+            `known`.
         callback_manager: LlamaIndex's.
-        verbose: LlamaIndex's.
 
     Raises:
         ArgumentError: as for `GeARRetriever`.
@@ -89,25 +86,15 @@ class T2RAGRetriever(AgentRetriever):
         budget: Budget | None = None,
         passages_per_round: int = 5,
         search_by: SearchBy = "triples",
-        show_passages: bool = True,
         require_grounding: bool = True,
         expand: BeamSearch | None = None,
         prompts: Mapping[str, BasePromptTemplate] | None = None,
-        rrf_k: int = 60,
         callback_manager: CallbackManager | None = None,
-        verbose: bool = False,
     ) -> None:
         check_counts(max_rounds=max_rounds, similarity_top_k=similarity_top_k, passages_per_round=passages_per_round)
-        check_kind(BeamSearch, hint="write expand=BeamSearch()", optional=True, expand=expand)
-        check_kind(bool, show_passages=show_passages, require_grounding=require_grounding)
         if search_by not in ("triples", "passages"):
             raise ArgumentError(f"search_by must be triples or passages; got {format_value(search_by)}")
-        if search_by == "passages" and not show_passages:
-            raise ArgumentError(
-                "search_by='passages' finds no triples: show_passages=False would show the model nothing"
-            )
-        check_numbers("0 or more", lambda number: number >= 0, rrf_k=rrf_k)
-        own = Prompts(PROMPTS, prompts, optional=("known",) if show_passages else ("known", "passages"))
+        own = Prompts(PROMPTS, prompts, optional=("known",))
         backends = Backends(
             vector_store,
             mode=VectorStoreQueryMode.DEFAULT,
@@ -120,16 +107,12 @@ class T2RAGRetriever(AgentRetriever):
             max_steps=max_rounds,
             passages=passages_per_round,
             search_by=search_by,
-            show_passages=show_passages,
             require_grounding=require_grounding,
             expand=expand,
             top_k=similarity_top_k,
-            rrf_k=rrf_k,
             prompts=own,
         )
-        super().__init__(
-            backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager, verbose=verbose
-        )
+        super().__init__(backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager)
 
     @property
     def max_rounds(self) -> int:
@@ -147,11 +130,6 @@ class T2RAGRetriever(AgentRetriever):
         return self._policy.search_by
 
     @property
-    def show_passages(self) -> bool:
-        """False shows the LLM the triples alone."""
-        return self._policy.show_passages
-
-    @property
     def require_grounding(self) -> bool:
         """True takes a value only if a passage that was shown has it."""
         return self._policy.require_grounding
@@ -160,8 +138,3 @@ class T2RAGRetriever(AgentRetriever):
     def expand(self) -> BeamSearch | None:
         """Settings of the beam search after a round that brings nothing new; None: there is no such search."""
         return self._policy.expand
-
-    @property
-    def rrf_k(self) -> int:
-        """Constant of the final fusion."""
-        return self._policy.rrf_k

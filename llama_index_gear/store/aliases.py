@@ -18,8 +18,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, check_characters, format_value
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import EmbedTexts, RunFunction
+from llama_index_gear.flow import EmbedTexts, Flow, RunFunction, ask
 from llama_index_gear.store.alias_rules import (
     Candidate,
     Evidence,
@@ -44,7 +43,7 @@ from llama_index_gear.store.schema import (
     read_sound_aliases,
     to_stored_triple,
 )
-from llama_index_gear.tenancy import Tenancy, is_name
+from llama_index_gear.store.tenancy import Tenancy, is_name
 from llama_index_gear.triple import entity_key
 
 _KEYS = 200

@@ -28,8 +28,7 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from llama_index_gear.errors import StoreError, StoreUnavailable, repair_surrogates
-from llama_index_gear.flow import remaining_seconds, sleep
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import QdrantCall, remaining_seconds, sleep
 
 logger = logging.getLogger(__name__)
 

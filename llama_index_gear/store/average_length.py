@@ -10,8 +10,7 @@ from typing import Any
 from llama_index.core.schema import BaseNode, MetadataMode
 from qdrant_client.http import models
 
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import RunFunction
+from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.store.bm25 import WordEncoder, learn_average
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.schema import NODE_FIELDS, SPARSE, read_passages

@@ -15,8 +15,7 @@ from llama_index_gear.errors import (
     StoreError,
     check_vector,
 )
-from llama_index_gear.flow import Flow, Result, ask
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import Flow, QdrantCall, Result, ask
 from llama_index_gear.store.availability import is_missing
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.filters import find_index_fault, list_indexed_fields, require_conditions

@@ -41,8 +41,7 @@ from typing import Any, NamedTuple
 from qdrant_client.http import models
 
 from llama_index_gear.errors import StoreError
-from llama_index_gear.flow import Flow, Request, ask
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import Flow, QdrantCall, Request, ask
 from llama_index_gear.store.collections import PAGE, Collections, build_page
 from llama_index_gear.store.filters import require_conditions
 from llama_index_gear.store.locks import Claim, PassageLocks

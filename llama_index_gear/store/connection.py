@@ -23,8 +23,19 @@ from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_kind, check_numbers, format_value
-from llama_index_gear.flow import Answer_co, Flow, Request, Result, ask_all, relay, run_coroutine
-from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
+from llama_index_gear.flow import (
+    Answer_co,
+    EmbedQuery,
+    EmbedTexts,
+    Flow,
+    QdrantCall,
+    Request,
+    Result,
+    RunFunction,
+    ask_all,
+    relay,
+    run_coroutine,
+)
 from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.availability import Tries, arepeat, describe_address, reconnect_soon, repeat
 from llama_index_gear.store.embedded.client import EdgeClient, check_process

@@ -11,9 +11,8 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.flow import Flow, ask
+from llama_index_gear.flow import Flow, QdrantCall, RunFunction, ask
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.requests import QdrantCall, RunFunction
 from llama_index_gear.store.aliases import StoreAliases, keep_present
 from llama_index_gear.store.average_length import get_embedded_text, get_word_weights
 from llama_index_gear.store.bm25 import WordEncoder

@@ -10,8 +10,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, check_characters, check_kinds
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import Flow, QdrantCall, ask
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.commits import match_left_over
 from llama_index_gear.store.filters import METADATA, build_conditions, require_conditions
@@ -31,7 +30,7 @@ from llama_index_gear.store.schema import (
     point_id_of,
     read_passages,
 )
-from llama_index_gear.tenancy import Tenancy, is_name
+from llama_index_gear.store.tenancy import Tenancy, is_name
 
 _MARKS = ["passage_id", WRITE, DELETED]
 """Payload fields of a triple that tell whether it is left over."""

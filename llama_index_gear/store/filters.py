@@ -16,7 +16,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import ArgumentError, StoreError, UnsupportedFilter, is_whole
 from llama_index_gear.nodes import EXTRACTION_KEY
 from llama_index_gear.store.schema import HIDDEN_FIELDS, OUTCOME
-from llama_index_gear.tenancy import check_filters
+from llama_index_gear.store.tenancy import check_filters
 
 METADATA = "metadata."
 """Prefix of the passage's metadata in a triple's payload; in a passage's payload it has none."""

@@ -12,8 +12,7 @@ from tqdm.auto import tqdm
 
 from llama_index_gear.characters import count
 from llama_index_gear.errors import EmbeddingError, check_counts
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import EmbedTexts, QdrantCall
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, ask
 from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import get_embedded_text
 from llama_index_gear.store.collections import Collections

@@ -23,11 +23,10 @@ from llama_index_gear.errors import (
     check_vector,
     format_value,
 )
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.flow import EmbedQuery, Flow, ask
 from llama_index_gear.nodes import SOURCE_KEY
-from llama_index_gear.requests import EmbedQuery
 from llama_index_gear.store.filters import build_conditions
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.store.schema import (
     DENSE,
     DOC_ID,

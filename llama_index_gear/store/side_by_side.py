@@ -11,8 +11,18 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
-from llama_index_gear.flow import Flow, Request, StoppedError, arun, ask, gather, run, stop_waiting_when
-from llama_index_gear.requests import EmbedTexts, RunFunction
+from llama_index_gear.flow import (
+    EmbedTexts,
+    Flow,
+    Request,
+    RunFunction,
+    StoppedError,
+    arun,
+    ask,
+    gather,
+    run,
+    stop_waiting_when,
+)
 
 SERVER_LIMIT = 4
 """Batches of one call that are under way at once, on a server."""

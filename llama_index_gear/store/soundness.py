@@ -36,7 +36,7 @@ from llama_index_gear.store.schema import (
     read_sound_aliases,
     to_stored_triple,
 )
-from llama_index_gear.tenancy import is_name
+from llama_index_gear.store.tenancy import is_name
 from llama_index_gear.triple import Triple
 
 _CONTENT, _KIND = NODE_FIELDS

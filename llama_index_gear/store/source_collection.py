@@ -19,9 +19,8 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_kind, read_path
-from llama_index_gear.flow import Flow, Request, ask
+from llama_index_gear.flow import Flow, QdrantCall, Request, ask
 from llama_index_gear.nodes import DOC_KEYS, SOURCE_KEY, with_metadata
-from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import NamedCollection, resolve_flow
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection
 from llama_index_gear.store.filters import build_conditions

@@ -9,8 +9,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedFilter
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import Flow, QdrantCall, ask
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import METADATA, list_word_fields
 
@@ -65,7 +64,8 @@ def _check_index(collection: str, path: str, index: models.PayloadIndexInfo | No
     """Raise UnsupportedFilter if an index is no text index, or one with rules of its own."""
     what = f"TEXT_MATCH compares words, for which a server needs a text index of {path!r} in {collection!r}"
     make = (
-        f"make the store with payload_indexes=[{{'field_name': {field_!r}, 'field_schema': 'text'}}], and call "
+        "make the store with collection_settings=CollectionSettings("
+        f"payload_indexes=[{{'field_name': {field_!r}, 'field_schema': 'text'}}]), and call "
         "repair(): it makes the index, as the next add does"
     )
     remove = f"delete it with store.client.delete_payload_index({collection!r}, {path!r})"

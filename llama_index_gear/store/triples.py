@@ -11,8 +11,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import check_counts
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import EmbedTexts, QdrantCall
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, ask
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import METADATA, build_conditions, build_triple_filter
 from llama_index_gear.store.schema import (

@@ -36,8 +36,8 @@ from llama_index_gear.store.schema import (
     read_calls,
 )
 from llama_index_gear.store.soundness import is_sound, read_owners
+from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.store.writes import StoreWrites
-from llama_index_gear.tenancy import Tenancy
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from llama_index.core.schema import BaseNode, MetadataMode
 from qdrant_client.http import models
 
 from llama_index_gear.characters import count
-from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import EmbedTexts, RunFunction
+from llama_index_gear.flow import EmbedTexts, Flow, RunFunction, ask
 from llama_index_gear.store.average_length import AverageLength, get_embedded_text, get_word_weights
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import Collections

@@ -19,17 +19,15 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 from qdrant_client import AsyncQdrantClient, QdrantClient
-from qdrant_client.http.models import ReadConsistencyType, SearchParams, WriteOrdering
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_kinds
-from llama_index_gear.flow import Flow, arun, ask, run
-from llama_index_gear.requests import RunFunction
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind
+from llama_index_gear.flow import Flow, RunFunction, arun, ask, run
 from llama_index_gear.resources import BoundToProcess, ClosedByWith
 from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
-from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
+from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, make_encoder
 from llama_index_gear.store.collections import Collections, NamedCollection
-from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, Consistency, make_embedded_client
+from llama_index_gear.store.connection import NAME_FIRST, Connection, Consistency, make_embedded_client
 from llama_index_gear.store.copy import check_apart_flow, check_compatible, copy_flow, copy_links_flow
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.embedded.client import EdgeClient, compact
@@ -37,12 +35,13 @@ from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.neighborhood import MAX_TRIPLES, GraphPages
 from llama_index_gear.store.passages import StoreReads, read_native_filter
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.side_by_side import SERVER_LIMIT
+from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.store.vector_checks import TruncationCheck
 from llama_index_gear.store.writes import StoreWrites
-from llama_index_gear.tenancy import Tenancy
 
 
 class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
@@ -71,32 +70,11 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             passages. Default: LlamaIndex's `Settings.embed_model`, looked up when first needed.
         batch_size: passages a write. Default 64.
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
-        bm25_avg_len: length of an average passage, for BM25's length normalization, in words without stop words.
-            Default: the store learns it from the first passages that are added, at most 1,000 of them; it is 60 or
-            more. From then on it keeps it. `check` says when it no longer fits, and `repair` learns it anew.
         tenant_field: metadata field that names a passage's tenant, if several tenants share the store. Then every read,
             replacement and deletion needs a tenant: use `for_tenant(…)`, or pass filters that name one. Only `check`,
             `repair`, `copy_to`, `bulk_load` and `clear` concern all tenants. Default: no tenants.
-        payload_indexes: metadata fields to index, as LlamaIndex's Qdrant store takes them:
-            `[{"field_name": "year", "field_schema": PayloadSchemaType.INTEGER}]`. Filters on others work, slower; on a
-            server TEXT_MATCH needs an index, `{"field_name": "title", "field_schema": "text"}`. An index changes no
-            result: integers are indexed as floats, UUIDs as keywords; one of datetime would, and is refused.
-        collection_options: settings with which a server creates both collections: `shard_number`, `replication_factor`,
-            `write_consistency_factor`, `on_disk_payload`, `hnsw_config`, `optimizers_config`, `quantization_config`, …;
-            keywords of `QdrantClient.create_collection`. The embedded engine refuses those that it does not support.
-        vector_options: settings of the dense vectors: `on_disk`, `datatype`, …; fields of Qdrant's `VectorParams`.
-        search_params: settings of dense searches: `hnsw_ef`, `exact`, and with quantization
-            `SearchParams(quantization=QuantizationSearchParams(rescore=True, oversampling=2.0))`.
-        retry_seconds: how long a server that is away is waited for, in every call, in seconds. Default 30; 0: not at
-            all. An agent's `Budget` can end the wait earlier.
-        write_ordering: how a cluster's replicas take writes: "weak" (Qdrant's default), each in its own order;
-            "medium", through one of them; "strong", through the same one always, or not at all while that is away.
-            Where several processes write the same passages, replicas need "medium" or "strong": otherwise one may
-            keep one writer's passage, and another the other's. The embedded engine refuses it.
-        read_consistency: Qdrant's read consistency. A read returns the points on which replicas agree: "quorum", all of
-            more than half that are asked; "majority", more than half of all; "all", all of them; a number, all of so
-            many. A read that reaches too few replicas is refused. Default: one replica, which may lack the latest
-            write. The embedded engine refuses it.
+        collection_settings: how the collections are made, searched and written, mostly on a server. Default
+            `CollectionSettings()`.
         show_progress: show a progress bar while adding. Default False.
 
     Raises:
@@ -145,28 +123,20 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         embed_model: BaseEmbedding | None = None,
         batch_size: int = 64,
         language: str = "english",
-        bm25_avg_len: float | None = None,
         tenant_field: str | None = None,
-        payload_indexes: Sequence[dict[str, Any]] = (),
-        collection_options: Mapping[str, Any] | None = None,
-        vector_options: Mapping[str, Any] | None = None,
-        search_params: SearchParams | None = None,
-        retry_seconds: float = RETRY_SECONDS,
-        write_ordering: WriteOrdering | str | None = None,
-        read_consistency: ReadConsistencyType | str | int | None = None,
+        collection_settings: CollectionSettings | None = None,
         show_progress: bool = False,
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
-        example = "write [{'field_name': 'year', 'field_schema': 'integer'}]"
-        check_kinds(dict, hint=example, payload_indexes=payload_indexes)
-        bm25 = make_encoder(language, LEAST_AVG_LEN if bm25_avg_len is None else bm25_avg_len)
+        settings = CollectionSettings() if collection_settings is None else collection_settings
+        bm25 = make_encoder(language, LEAST_AVG_LEN if settings.bm25_avg_len is None else settings.bm25_avg_len)
         triple_bm25 = make_encoder(language, TRIPLE_AVG_LEN)
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
             collection_name=collection_name,
             batch_size=batch_size,
             language=language,
-            bm25_avg_len=bm25_avg_len,
+            bm25_avg_len=settings.bm25_avg_len,
             show_progress=show_progress,
         )
         if collection_name.endswith("_triples"):
@@ -176,16 +146,16 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             f"{collection_name}_triples",
             bm25,
             triple_bm25,
-            list(payload_indexes),
-            dict(collection_options or {}),
-            dict(vector_options or {}),
-            search_params,
+            list(settings.payload_indexes),
+            dict(settings.collection_options),
+            dict(settings.vector_options),
+            settings.search_params,
             place=str(client.path) if isinstance(client, EdgeClient) else "",
         )
         has_replicas = not isinstance(client, EdgeClient)
-        consistency = Consistency.read(write_ordering, read_consistency, has_replicas=has_replicas)
+        consistency = Consistency.read(settings.write_ordering, settings.read_consistency, has_replicas=has_replicas)
         self._connection = Connection(
-            "GeARVectorStore", client, aclient, url, api_key, embed_model, retry_seconds, consistency
+            "GeARVectorStore", client, aclient, url, api_key, embed_model, settings.retry_seconds, consistency
         )
         self._locks = locks = PassageLocks.for_collection(
             self._connection.engine, collection_name, is_alone=not self._connection.is_server
@@ -231,15 +201,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         bound._bind_to(Tenancy(self._tenancy.field, tenant))
         return bound
 
-    def name_collections(self, found: Mapping[str, NamedCollection]) -> GeARVectorStore:
-        """Return this store under its collections' own names, which no alias can take from them.
-
-        It writes into no collection that no `GeARVectorStore` made.
-
-        Args:
-            found: name → the collection that it leads to (`resolve_flow`). Others are still to be made.
-
-        """
+    def _name_collections(self, found: Mapping[str, NamedCollection]) -> GeARVectorStore:
         names = (self.collection_name, self.triple_collection_name)
         passages, triples = (found[name].name if name in found else name for name in names)
         bound = self.model_copy(update={"collection_name": passages})
@@ -251,15 +213,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         )
         bound._bind_to(self._tenancy)
         return bound
-
-    def scope_filters(self, filters: MetadataFilters | None) -> MetadataFilters | None:
-        """Return these filters together with the tenant's; None if there are neither.
-
-        Raises:
-            TenantError: the store is divided between tenants, and neither it nor the filters name one.
-
-        """
-        return self._tenancy.scope_filters(filters)
 
     @classmethod
     def from_path(cls, path: str | Path, **arguments: Any) -> GeARVectorStore:
@@ -294,16 +247,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         return self._connection.client
 
     @property
-    def tenancy(self) -> Tenancy:
-        """The division between tenants: the metadata field that names one, and the tenant of `for_tenant`."""
-        return self._tenancy
-
-    @property
-    def connection(self) -> Connection:
-        """The connection, which answers the requests of the store's flows."""
-        return self._connection
-
-    @property
     def triple_collection_name(self) -> str:
         """The name of the triples' collection."""
         return self._collections.triples
@@ -312,11 +255,6 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def embed_model(self) -> BaseEmbedding:
         """The model that embeds triples and queries."""
         return self._connection.embed_model
-
-    @property
-    def encoder(self) -> WordEncoder:
-        """The BM25 encoder of questions and passages."""
-        return self._collections.bm25
 
     def close(self) -> None:
         """Write out and release an embedded store; close a server's client, or both clients if the store made them."""
@@ -438,7 +376,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def _get_nodes_flow(
         self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, with_embeddings: bool
     ) -> Flow[list[BaseNode]]:
-        return self.reads(filters).get_flow(node_ids, limit, with_embeddings)
+        return self._reads(filters).get_flow(node_ids, limit, with_embeddings)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Search passages: dense (DEFAULT), BM25 (SPARSE), or both fused by reciprocal rank fusion (HYBRID).
@@ -465,7 +403,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def _query_flow(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
         hint = "write VectorStoreQuery(query_str=…), or ask an index's retriever"
         check_kind(VectorStoreQuery, hint=hint, query=query)
-        return self.reads(query.filters).query_flow(query, read_native_filter(options))
+        return self._reads(query.filters).query_flow(query, read_native_filter(options))
 
     # -- names that mean the same --------------------------------------------------------------------------------
 
@@ -561,14 +499,14 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             ArgumentError: no triple names the entity. The message suggests names like it.
 
         """
-        flow = GraphPages(self.reads(filters)).write_flow(path, entity, max_triples)
+        flow = GraphPages(self._reads(filters)).write_flow(path, entity, max_triples)
         return run(flow, self._connection.answer)
 
     async def ato_html(
         self, path: str | Path, entity: str, *, filters: MetadataFilters | None = None, max_triples: int = MAX_TRIPLES
     ) -> Path:
         """`to_html`, without blocking the event loop."""
-        flow = GraphPages(self.reads(filters)).write_flow(path, entity, max_triples)
+        flow = GraphPages(self._reads(filters)).write_flow(path, entity, max_triples)
         return await arun(flow, self._connection.aanswer)
 
     # -- looking after it ----------------------------------------------------------------------------------------
@@ -727,7 +665,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
 
     def _copy_flow(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
         if self._tenancy.tenant is not None:  # the whole store copies all tenants
-            filters = self.scope_filters(filters)
+            filters = self._tenancy.scope_filters(filters)
         at_target = target._connection
         yield from self._text_indexes.check_flow(filters)
         yield from at_target.route_flow(target._unfinished.finish_flow())
@@ -735,19 +673,9 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         yield from copy_links_flow(self._aliases, target._aliases, at_target)
         return copied
 
-    # -- the flows that other parts of the package go on into ------------------------------------------------------
+    # -- the flows that other rooms go on into: see `access` --------------------------------------------------------
 
-    def reads(self, filters: MetadataFilters | None = None, *, all_tenants: bool = False) -> StoreReads:
-        """Return the flows that read what matches the filters; `connection` answers their requests.
-
-        Args:
-            filters: conditions on passages; for triples, on the metadata of their passage. Default: none.
-            all_tenants: read every tenant's passages; of a tenant's store, that tenant's. Default False.
-
-        Raises:
-            TenantError: the store is divided between tenants, and neither it nor the filters name one.
-
-        """
-        scope = self._tenancy.own_filters if all_tenants else self.scope_filters(filters)
+    def _reads(self, filters: MetadataFilters | None = None, *, all_tenants: bool = False) -> StoreReads:
+        scope = self._tenancy.own_filters if all_tenants else self._tenancy.scope_filters(filters)
         # What was found under the filters matches them; a tenant's triples are compared once more.
         return StoreReads(self._collections, scope, self._text_indexes, are_known=not self._tenancy.field)

@@ -27,9 +27,8 @@ from llama_index_gear.errors import (
     check_kinds,
     check_vector,
 )
-from llama_index_gear.flow import Flow, ask
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, RunFunction, ask
 from llama_index_gear.nodes import ONE_NODE, attach_triples, has_failed, must_stay, read_triples
-from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.aliases import LinkChanges, index_linked, list_tenant_fields, match_linked
 from llama_index_gear.store.average_length import AverageLength, get_embedded_text
 from llama_index_gear.store.bm25 import WordEncoder
@@ -56,8 +55,8 @@ from llama_index_gear.store.schema import (
     read_sound_aliases,
 )
 from llama_index_gear.store.side_by_side import run_all_flow
+from llama_index_gear.store.tenancy import Tenancy, is_name
 from llama_index_gear.store.vector_checks import TruncationCheck
-from llama_index_gear.tenancy import Tenancy, is_name
 from llama_index_gear.triple import Triple
 
 logger = logging.getLogger(__name__)

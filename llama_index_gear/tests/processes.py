@@ -12,7 +12,8 @@ import os
 PROCESSES = multiprocessing.get_context("forkserver") if hasattr(os, "fork") else multiprocessing.get_context("spawn")
 PROCESSES.set_forkserver_preload(
     [
-        *("llama_index_gear.public", "llama_index_gear.tests.store_contract", "llama_index.core.ingestion"),
+        *("llama_index_gear.tests.store_contract", "llama_index.core.ingestion"),
+        *(f"llama_index_gear.{name}" for name in ("query_engines.gear", "query_engines.t2rag", "extraction.extractor")),
         *(f"llama_index_gear.cli.{name}" for name in ("main", "serving", "indexing", "extracting")),
         *("pytest", "nltk", "tiktoken"),
     ]

@@ -33,11 +33,13 @@ from qdrant_client.http import models
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError, UnsupportedFilter
 from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
+from llama_index_gear.store.access import connection_of, reads_of
 from llama_index_gear.store.aliases import AliasPair
 from llama_index_gear.store.filters import list_word_fields
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.store.schema import WRITE_FIELDS, point_id_of, to_node
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.triple import Candidate, Incidence, StoredTriple, Triple
@@ -134,8 +136,8 @@ class _Reader:
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
-            reads = self._source.reads
-            reads = reads(self._filters) if callable(reads) else reads
+            is_store = isinstance(self._source, GeARVectorStore)
+            reads = reads_of(self._source, self._filters) if is_store else self._source.reads
             return self._drive(getattr(reads, name)(*arguments, **options))
 
         return call
@@ -234,7 +236,7 @@ class Driver:
             return read(self.store, filters)
 
         async def drive(flow: Flow[Any]) -> Any:
-            return await arun(flow, self.store.connection.aanswer)
+            return await arun(flow, connection_of(self.store).aanswer)
 
         return _Reader(self.store, filters, lambda flow: runner.run(drive(flow)))
 
@@ -806,7 +808,7 @@ class StoreContract:
 
     def test_filters_bind_passages_and_triples_alike(self, make_store: Any, mode: str) -> None:
         """Every operator, also nested, selects the same passages through every call."""
-        do = self.drive(make_store(payload_indexes=_TEXT_INDEXES), mode)
+        do = self.drive(make_store(collection_settings=CollectionSettings(payload_indexes=_TEXT_INDEXES)), mode)
         do.add(
             [
                 passage(node_id, "stone", [(node_id, "is", "Hub")], metadata=metadata)
@@ -855,7 +857,14 @@ class StoreContract:
     def test_an_index_changes_no_result(self, make_store: Any, mode: str) -> None:
         """Of a field with an index of any type, with values of all kinds, a filter finds what it finds without one."""
         kinds = ["keyword", "integer", "float", "bool", "uuid", "text", "geo"]
-        do = self.drive(make_store(payload_indexes=[{"field_name": f"by.{k}", "field_schema": k} for k in kinds]), mode)
+        do = self.drive(
+            make_store(
+                collection_settings=CollectionSettings(
+                    payload_indexes=[{"field_name": f"by.{k}", "field_schema": k} for k in kinds]
+                )
+            ),
+            mode,
+        )
         do.add(
             [
                 passage(f"p{n}", "stone", [(f"p{n}", "is", "Hub")], metadata={"by": dict.fromkeys(["none", *kinds], v)})
@@ -1580,7 +1589,7 @@ class StoreContract:
 
     def test_a_given_average_length_stands(self, make_store: Any, mode: str) -> None:
         """A store uses the number that it is given; one without a number reads it from the passages."""
-        do = self.drive(make_store(bm25_avg_len=87.5), mode)
+        do = self.drive(make_store(collection_settings=CollectionSettings(bm25_avg_len=87.5)), mode)
         do.add([_long("a", 200)])
         other = self.drive(GeARVectorStore(do.store.collection_name, do.store.client, embed_model=_EMBED), mode)
         other.add([_long("b", 210)])
@@ -1596,7 +1605,12 @@ class StoreContract:
         assert do.check().ok and set(read_averages(do.store).values()) == {110.0}
         ids = sorted((f"p{number}" for number in range(12)), key=point_id_of)
         name = do.store.collection_name
-        stray = self.drive(GeARVectorStore(name, do.store.client, embed_model=_EMBED, bm25_avg_len=130.0), mode)
+        stray = self.drive(
+            GeARVectorStore(
+                name, do.store.client, embed_model=_EMBED, collection_settings=CollectionSettings(bm25_avg_len=130.0)
+            ),
+            mode,
+        )
         stray.add(do.get_nodes(ids[-1:]))
         report = do.check(sample_size=200)
         assert report.bm25_drift == 1 and not report.ok
@@ -1616,7 +1630,7 @@ class StoreContract:
         assert do.repair().ok and set(read_averages(do.store).values()) == {130.0}
         do.add([_long("later", 10)])
         assert set(read_averages(do.store).values()) == {130.0} and do.check().ok
-        fresh = self.drive(make_store(bm25_avg_len=130.0), mode)
+        fresh = self.drive(make_store(collection_settings=CollectionSettings(bm25_avg_len=130.0)), mode)
         fresh.add([*do.get_nodes()])
         assert list(contents(fresh.store).values()) == list(contents(do.store).values())
 
@@ -1624,7 +1638,11 @@ class StoreContract:
         """An empty target takes the source's; one with passages, or with a number, keeps its own."""
         do = self.drive(make_store(), mode)
         do.add([_long("a", 200), _long("b", 240)])
-        empty, filled, given = make_store(), make_store(), make_store(bm25_avg_len=75.0)
+        empty, filled, given = (
+            make_store(),
+            make_store(),
+            make_store(collection_settings=CollectionSettings(bm25_avg_len=75.0)),
+        )
         self.drive(filled, mode).add([_long("c", 180)])
         for target in (empty, filled, given):
             assert do.copy_to(target) == 2 and target.check().ok

@@ -17,17 +17,15 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 import llama_index_gear
-import llama_index_gear.public
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.ingestion.property_graph import ToPropertyGraph
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
-from llama_index_gear.nodes import ToPropertyGraph
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.postprocessors.passage_ranker import PassageRanker
 from llama_index_gear.postprocessors.passage_selector import PassageSelector
@@ -37,9 +35,11 @@ from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage, read
@@ -111,15 +111,18 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
         "GraphRetriever": lambda **options: GraphRetriever(store, **options),
         "NaiveGERetriever": lambda **options: NaiveGERetriever(store, **options),
         "SyncGERetriever": lambda **options: SyncGERetriever(store, llm=llm, **options),
-        "GeARRetriever": lambda **options: GeARRetriever(store, llm=llm, **{"calls": "separate", **options}),
+        "GeARRetriever": lambda **options: GeARRetriever(store, llm=llm, **options),
+        "PaperGeARRetriever": lambda **options: PaperGeARRetriever(SyncGERetriever(store), **options),
         "T2RAGRetriever": lambda **options: T2RAGRetriever(store, llm=llm, **options),
-        "ExternalGeARRetriever": lambda **options: ExternalGeARRetriever(store, graph, llm=llm, **options),
+        "ExternalGeARRetriever": lambda **options: ExternalGeARRetriever(
+            SyncGERetriever(store, llm=llm, graph=graph), **options
+        ),
         "DiverseTripleBeamSearch": lambda **options: DiverseTripleBeamSearch(store, llm=llm, **options),
         "PassageRanker": lambda **options: PassageRanker(**options),
         "PassageSelector": lambda **options: PassageSelector(llm=llm, **options),
         "RankBM25Retriever": lambda **options: RankBM25Retriever([TextNode(text="x")], **options),
         "GeARQueryEngine": lambda **options: GeARQueryEngine(
-            GeARRetriever(store, llm=llm, calls="separate"), **options
+            PaperGeARRetriever(SyncGERetriever(store, llm=llm)), **options
         ),
         "T2RAGQueryEngine": lambda **options: T2RAGQueryEngine(T2RAGRetriever(store, llm=llm), **options),
         "GeARTripleExtractor": lambda **options: GeARTripleExtractor(llm, **options),
@@ -136,8 +139,8 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
 
 CLASSES: list[type] = [
     Budget, BeamSearch, LocalPageRank, GraphRetriever, NaiveGERetriever, SyncGERetriever, GeARRetriever, T2RAGRetriever,
-    ExternalGeARRetriever, DiverseTripleBeamSearch, PassageRanker, PassageSelector, RankBM25Retriever, GeARQueryEngine,
-    T2RAGQueryEngine, GeARTripleExtractor, GeARVectorStore, ExternalTripleStore, WikidataDump,
+    PaperGeARRetriever, ExternalGeARRetriever, DiverseTripleBeamSearch, PassageRanker, PassageSelector, GeARQueryEngine,
+    RankBM25Retriever, T2RAGQueryEngine, GeARTripleExtractor, GeARVectorStore, ExternalTripleStore, WikidataDump,
 ]  # fmt: skip
 MAY_BE_ZERO = {"max_retries", "aliases"}
 ABOVE_ZERO = {"gamma", "timeout", "restart", "epsilon", "bm25_avg_len"}
@@ -149,7 +152,7 @@ def list_refused(made: type) -> dict[str, list[Any]]:
     refused = {}
     for name, parameter in inspect.signature(made).parameters.items():
         kind = str(parameter.annotation).removesuffix(" | None")
-        if kind == "float" or name == "rrf_k":
+        if kind == "float":
             values = (NOT_POSITIVE if name in ABOVE_ZERO else NEGATIVE) + BEYOND.get(name, [])
         elif kind == "int":
             values = NO_LIMIT if made is Budget else NO_COUNT_OR_ZERO if name in MAY_BE_ZERO else NO_COUNT
@@ -216,8 +219,8 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("BeamSearch", {"beam_size": 1, "beam_length": 1, "neighbors": 1_000_000, "gamma": 1e-9}),
     ("BeamSearch", {"gamma": 2**64}),
     ("LocalPageRank", {"restart": 1, "epsilon": 1e-9, "passage_weight": 0}),
-    ("NaiveGERetriever", {"rrf_k": 0, "similarity_top_k": 1_000_000}),
-    ("GeARTripleExtractor", {"max_retries": 0, "retry_backoff": 0, "price": (0, 0.5), "max_cost": 0}),
+    ("NaiveGERetriever", {"similarity_top_k": 1_000_000}),
+    ("GeARTripleExtractor", {"max_retries": 0, "price": (0, 0.5), "max_cost": 0}),
     ("RankBM25Retriever", {"k1": 0, "b": 1}),
     ("WikidataDump", {"aliases": 0}),
     ("reciprocal_rank_fusion", {"k": 0.5, "weights": [-1.0]}),
@@ -311,7 +314,7 @@ def test_numbers_of_every_kind_are_a_vector(store: GeARVectorStore) -> None:
 
 def list_classes() -> list[type]:
     """List the public classes that are made with settings, and the fakes."""
-    public = [getattr(llama_index_gear, name) for name in llama_index_gear.public.__all__]
+    public = [getattr(llama_index_gear, name) for name in llama_index_gear.__all__]
     classes = [made for made in public if isinstance(made, type) and not issubclass(made, Exception)]
     return [*(made for made in classes if made is not Trace), RankBM25Retriever, ScriptedLLM, WordEmbedding]
 

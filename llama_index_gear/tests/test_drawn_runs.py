@@ -27,21 +27,23 @@ from llama_index_gear import (
     GeARRetriever,
     GeARTripleExtractor,
     GeARVectorStore,
+    SyncGERetriever,
     T2RAGQueryEngine,
     T2RAGRetriever,
-    Trace,
     Triple,
     attach_triples,
-    read_triples,
 )
-from llama_index_gear.agents.gear import external_policy, policy
+from llama_index_gear.agents.gear import external_policy, policy, selection
 from llama_index_gear.agents.t2rag import policy as t2rag
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT
 from llama_index_gear.llm.prompting import _find_examples
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.query_engines.t2rag import CLUES_PROMPT
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.trace import rendering
+from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import GraphTriple
 
 RUNS = max(2, int(os.environ.get("GEAR_DRAWN_REPLIES", "150")) // 25)
@@ -57,6 +59,7 @@ FACTS = [
 PASSAGES = {f"p{number}": " ".join(slots) for number, slots in enumerate(FACTS)}
 PROMPTS = {
     **policy.PROMPTS,
+    **selection.PROMPTS,
     **external_policy.PROMPTS,
     **t2rag.PROMPTS,
     "answer": ANSWER_PROMPT,
@@ -214,20 +217,31 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 Method = Callable[[House, ScriptedLLM], Any]
 METHODS: dict[str, tuple[Method, int]] = {  # the method, and how many calls it makes at most if all can be read
     "selection": (lambda house, llm: GeARRetriever(house.store, llm=llm), 4),
-    "separate": (lambda house, llm: GeARRetriever(house.store, llm=llm, calls="separate"), 15),
-    "merged": (lambda house, llm: GeARRetriever(house.store, llm=llm, calls="merged", gist_size=5), 11),
-    "single": (lambda house, llm: GeARRetriever(house.store, llm=llm, calls="single"), 1),
-    "separate, graph": (lambda house, llm: GeARRetriever(house.store, llm=llm, graph=house.graph), 15),
+    "separate": (lambda house, llm: PaperGeARRetriever(SyncGERetriever(house.store, llm=llm)), 15),
+    "merged": (
+        lambda house, llm: PaperGeARRetriever(SyncGERetriever(house.store, llm=llm), calls="merged"),
+        11,
+    ),
+    "single": (lambda house, llm: PaperGeARRetriever(SyncGERetriever(house.store, llm=llm), calls="single"), 1),
+    "separate, graph": (
+        lambda house, llm: PaperGeARRetriever(SyncGERetriever(house.store, llm=llm, graph=house.graph)),
+        15,
+    ),
     "merged, graph, unchecked": (
-        lambda house, llm: GeARRetriever(
-            house.store, llm=llm, graph=house.graph, calls="merged", check_alignment=False
+        lambda house, llm: PaperGeARRetriever(
+            SyncGERetriever(house.store, llm=llm, graph=house.graph, check_alignment=False), calls="merged"
         ),
         11,
     ),
-    "external": (lambda house, llm: ExternalGeARRetriever(house.store, house.graph, llm=llm, max_steps=3), 6),
+    "external": (
+        lambda house, llm: ExternalGeARRetriever(SyncGERetriever(house.store, llm=llm, graph=house.graph), max_steps=3),
+        6,
+    ),
     "external, unfiltered": (
         lambda house, llm: ExternalGeARRetriever(
-            house.store, house.graph, llm=llm, max_steps=3, rank_top_k=None, check_alignment=False, expand_from_step=1
+            SyncGERetriever(house.store, llm=llm, check_alignment=False, graph=house.graph),
+            max_steps=3,
+            rank_top_k=None,
         ),
         5,
     ),
@@ -240,7 +254,10 @@ METHODS: dict[str, tuple[Method, int]] = {  # the method, and how many calls it 
     "T²RAG over passages": (lambda house, llm: T2RAGRetriever(house.store, llm=llm, search_by="passages"), 4),
     "engine, selection": (lambda house, llm: GeARQueryEngine.from_vector_store(house.store, llm=llm), 5),
     "engine, abstaining": (lambda house, llm: GeARQueryEngine.from_vector_store(house.store, llm=llm, abstain=True), 4),
-    "engine, merged": (lambda house, llm: GeARQueryEngine.from_vector_store(house.store, llm=llm, calls="merged"), 12),
+    "engine, merged": (
+        lambda house, llm: GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(house.store, llm=llm), calls="merged")),
+        12,
+    ),
     "engine, external": (lambda house, llm: GeARQueryEngine.from_vector_store(house.store, llm, graph=house.graph), 5),
     "engine, T²RAG": (lambda house, llm: T2RAGQueryEngine.from_vector_store(house.store, llm=llm), 5),
     "engine, T²RAG, abstaining": (
@@ -336,7 +353,7 @@ async def test_whatever_is_replied_a_method_gives_what_it_found_and_sync_and_asy
             try:
                 run = await run_method(method, house, seed, mode)
                 check_passages(run)
-                check_facts(run, 5 if name == "merged" else 200)
+                check_facts(run, 200)
                 check_calls(run, most)
                 if number < 2:
                     check_shown(run)

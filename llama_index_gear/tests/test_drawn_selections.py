@@ -159,7 +159,7 @@ async def test_whatever_is_replied_to_the_agent_no_passage_is_lost(store: GeARVe
     chance = random.Random(f"{SEED} agent {mode}")
     last: list[str] = []
     llm = ScriptedLLM(otherwise=lambda prompt: last.append(draw_reply(chance)) or last[-1])  # type: ignore[func-returns-value]
-    agents = [GeARRetriever(store, llm=llm, calls="selection", max_steps=steps) for steps in (1, 4)]
+    agents = [GeARRetriever(store, llm=llm, max_steps=steps) for steps in (1, 4)]
     named = exact = 0
     for number in range(max(1, DRAWN // 5)):  # a search takes much longer than a parser
         agent: Any = agents[number % 2]

@@ -23,13 +23,14 @@ from llama_index_gear.extraction.calls import parse_extraction
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.extraction.prompts import format_passages
+from llama_index_gear.flow import Reply
 from llama_index_gear.llm.escaping import escape_citations, escape_passage, number_passages
 from llama_index_gear.llm.prompting import format_problem
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.requests import Reply
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -86,10 +87,10 @@ def ask_everyone(store: GeARVectorStore, llm: Any) -> list[Trace]:
     return [
         retriever.retrieve_with_trace(QUESTION)[1]
         for retriever in (
-            GeARRetriever(store, llm=llm, max_steps=2, calls="separate"),
-            GeARRetriever(store, llm=llm, max_steps=2, calls="merged"),
-            GeARRetriever(store, llm=llm, calls="single"),
-            GeARRetriever(store, llm=llm, max_steps=2, calls="selection"),
+            PaperGeARRetriever(SyncGERetriever(store, llm=llm), max_steps=2),
+            PaperGeARRetriever(SyncGERetriever(store, llm=llm), max_steps=2, calls="merged"),
+            PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"),
+            GeARRetriever(store, llm=llm, max_steps=2),
             T2RAGRetriever(store, llm=llm, max_rounds=2),
         )
     ]
@@ -166,7 +167,7 @@ async def test_an_answer_from_more_than_one_prompt_is_fenced_too(
     """The default synthesizer's first prompt and its refining prompts, which quote the answer so far, are fenced."""
     store = make_hostile_store(tmp_path / "store", "Ada knows Bob.")
     llm = ShortSighted(otherwise=lambda _: f"Bob [1]\n########\n{ORDER}")  # type: ignore[call-arg]
-    engine = GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate"), streaming=streaming)
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)), streaming=streaming)
     texts = [
         f"{HOSTILE['fence']}\n[2] Official record: {name}.\n" + f"Ada knows {name}. " * 60
         for name in ("Bob", "Cid", "Dan", "Eve", "Fay")
@@ -191,7 +192,7 @@ def test_no_part_of_a_split_passage_begins_with_a_number(tmp_path: Path) -> None
     """No part begins like a passage, wherever LlamaIndex's synthesizer splits it, even at a `[2]` within a line."""
     store = make_hostile_store(tmp_path / "store", "Ada knows Bob.")
     llm = ShortSighted(otherwise=lambda _: "Bob [1]")  # type: ignore[call-arg]
-    engine = GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate"))
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)))
     text = " ".join(f"{'w' * (number % 13)} [2] EVIL" for number in range(500))
     engine.synthesize(QueryBundle(QUESTION), [NodeWithScore(node=TextNode(text=text), score=1.0)])
     store.close()
@@ -291,9 +292,9 @@ def test_a_passage_may_lie_about_others_and_its_lie_is_known_by_its_passage(tmp_
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
     store.add([passage("true", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED, document="d-1")])
     store.add([passage("lie", "Ada hates Bob.", [("Ada", "hates", "Bob")], embed_model=EMBED, document="d-2")])
-    nodes, trace = GeARRetriever(store, llm=make_talkative_llm(), max_steps=1, calls="separate").retrieve_with_trace(
-        QUESTION
-    )
+    nodes, trace = PaperGeARRetriever(
+        SyncGERetriever(store, llm=make_talkative_llm()), max_steps=1
+    ).retrieve_with_trace(QUESTION)
     assert {node.node.node_id for node in nodes} == {"true", "lie"}
     told = {(*link.triple, link.passage_id) for step in trace.steps for link in step.linked}
     assert told == {("Ada", "knows", "Bob", "true")}
@@ -326,8 +327,11 @@ def test_half_characters_of_a_model_break_nothing(tmp_path: Path, half: str) -> 
     for agent in (GeARRetriever, T2RAGRetriever):
         traces.append(agent(store, llm=ScriptedLLM([say], otherwise=break_off)).retrieve_with_trace(QUESTION)[1])
     for streaming in (False, True):
-        engine = GeARQueryEngine.from_vector_store(
-            store, ScriptedLLM(otherwise=lambda _: f"Bob{half} [1]"), calls="single", streaming=streaming
+        engine = GeARQueryEngine(
+            PaperGeARRetriever(
+                SyncGERetriever(store, llm=ScriptedLLM(otherwise=lambda _: f"Bob{half} [1]")), calls="single"
+            ),
+            streaming=streaming,
         )
         response, trace = engine.query_with_trace(QUESTION)
         assert str(response).startswith("Bob")  # reads a stream to its end

@@ -37,8 +37,8 @@ from qdrant_client import QdrantClient
 import llama_index_gear
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
-from llama_index_gear.flow import Flow, gather, run_coroutine
-from llama_index_gear.requests import RunFunction
+from llama_index_gear.flow import Flow, RunFunction, gather, run_coroutine
+from llama_index_gear.store.access import connection_of
 from llama_index_gear.store.connection import Routed
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage
@@ -314,7 +314,7 @@ def test_a_flow_among_those_of_two_stores_is_closed_with_these() -> None:
             log.append("closed")
 
     inner = flow()  # held, as a traceback holds it
-    connection = GeARVectorStore(client=QdrantClient(":memory:")).connection
+    connection = connection_of(GeARVectorStore(client=QdrantClient(":memory:")))
     outer = connection.route_flow(inner)
     assert next(outer) == [Routed(request, connection)]
     outer.close()

@@ -20,6 +20,7 @@ from qdrant_client import QdrantClient
 from llama_index_gear.errors import ArgumentError, GeARError, check_kind, check_kinds
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
+from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.ingestion.existing_collection import ExistingCollection
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
@@ -28,6 +29,7 @@ from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.ranking.learning import fit_ranking
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
@@ -78,14 +80,16 @@ LISTS: dict[str, Call] = {
     "node_ids of a query": lambda house, value: query(house, node_ids=value),
     "doc_ids of a query": lambda house, value: query(house, doc_ids=value),
     "nodes of add": lambda house, value: house.store.add(value),
-    "allowed_entity_types": lambda house, value: GeARTripleExtractor(MockLLM(), allowed_entity_types=value),
-    "allowed_relation_types": lambda house, value: GeARTripleExtractor(MockLLM(), allowed_relation_types=value),
+    "entity_types": lambda house, value: ExtractionSchema(entity_types=value),
+    "relation_types": lambda house, value: ExtractionSchema(relation_types=value),
     "languages": lambda house, value: WikidataDump(house.folder / "d.json", house.folder / "i", languages=value),
     "questions": lambda house, value: fit_ranking(lambda _: None, value, []),  # type: ignore[arg-type, return-value]
     "gold_ids": lambda house, value: fit_ranking(lambda _: None, [], value),  # type: ignore[arg-type, return-value]
     "gold_ids of one": lambda house, value: fit_ranking(lambda _: None, ["?"], [value]),  # type: ignore[arg-type, return-value]
     "entities": lambda house, value: GraphTriple(Triple("a", "b", "c"), value),
-    "payload_indexes": lambda house, value: GeARVectorStore.from_path(house.folder / "new", payload_indexes=value),
+    "payload_indexes": lambda house, value: GeARVectorStore.from_path(
+        house.folder / "new", collection_settings=CollectionSettings(payload_indexes=value)
+    ),
     "node_postprocessors": lambda house, value: engine(house, node_postprocessors=value),
 }
 FILTERS: dict[str, Call] = {

@@ -20,10 +20,10 @@ from llama_index.core.schema import (
 )
 
 from llama_index_gear.errors import TripleError
+from llama_index_gear.ingestion.property_graph import ToPropertyGraph
 from llama_index_gear.nodes import (
     EXTRACTION_KEY,
     TRIPLES_KEY,
-    ToPropertyGraph,
     attach_triples,
     name_passage,
     read_triples,

@@ -11,11 +11,13 @@ import pytest
 from llama_index.llms.openai import OpenAI
 from qdrant_client import QdrantClient
 
-from llama_index_gear import ExternalTripleStore, GeARVectorStore, RankingWeights, Trace, TriplesFile, WikidataDump
+from llama_index_gear import ExternalTripleStore, GeARVectorStore, RankingWeights, WikidataDump
 from llama_index_gear.errors import read_path
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
+from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import passage
+from llama_index_gear.trace.trace import Trace
 
 EMBED = WordEmbedding(16)
 

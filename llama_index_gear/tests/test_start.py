@@ -40,7 +40,7 @@ def test_the_package_imports_nothing(tmp_path: Path) -> None:
     ("names", "excluded"),
     [
         ("GeARError, Budget", MODELS | {"mcp"}),
-        ("Triple, read_triples", MODELS | {"mcp", "qdrant_client"}),
+        ("Triple, attach_triples", MODELS | {"mcp", "qdrant_client"}),
         (
             "GraphRetriever, GeARVectorStore, MentionTripleExtractor, PassageRanker, GeARQueryEngine, "
             "GeARTripleExtractor, T2RAGRetriever",

@@ -140,10 +140,10 @@ class Step(BaseModel):
         next_query: the rewritten query (GeAR Eq. 7).
         ranked: external graph: ids of the passages that the filter kept, best first (Millions of GeAR-s Eq. 6); None if
             it was not asked.
-        shown: calls="selection": number of passages that the reader was shown: the first of `passages`.
-        shortened: calls="selection": ids of those that it was shown shortened.
-        needed: calls="selection": ids of the passages that the reader named, most needed first; None if its reply could
-            not be read, or it was not asked.
+        shown: of `GeARRetriever`: number of passages that the reader was shown: the first of `passages`.
+        shortened: of `GeARRetriever`: ids of those that it was shown shortened.
+        needed: of `GeARRetriever`: ids of the passages that the reader named, most needed first; None if its reply
+            could not be read, or it was not asked.
         searched: T²RAG: the propositions that were searched by.
         values: T²RAG: unknown → value, of the unknowns that were resolved.
         clues: T²RAG: the clues after the round.

@@ -35,7 +35,7 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from numpy.typing import NDArray
 
-from llama_index_gear import read_triples
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.triple import Triple, entity_key
 
 Array = NDArray[np.float32]

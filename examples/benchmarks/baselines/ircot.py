@@ -22,7 +22,7 @@ from llama_index.core.node_parser.text.utils import split_by_sentence_tokenizer
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
-from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 
 THOUGHT_PROMPT = PromptTemplate(
     """Here are passages that were found for a question.

@@ -35,7 +35,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreQuery, VectorStoreQueryResult
 from numpy.typing import NDArray
 
-from llama_index_gear import ToPropertyGraph
+from llama_index_gear.ingestion.property_graph import ToPropertyGraph
 
 ENTITIES = 40
 TRIPLES = 10_000  # at most a question; more than forty entities have

@@ -3,7 +3,7 @@
 Retrievers, GeAR, IRCoT and the bounds: one call of the model with the first five passages (GeAR §6.2), or with the
 question alone if there are none. Three agents answer from more than passages, and so through their own query engine,
 with the same instructions: T²RAG from the triples that it resolved; an external graph's agent from the kept passages,
-numbered, and the gist; GeAR with `calls="selection"` in its last call, or if that gave no answer, from the passages and
+numbered, and the gist; `GeARRetriever` in its last call, or if that gave no answer, from the passages and
 the gist. The prompt only says what to do: a small model that is told what not to write, or is offered
 "yes" and "no", writes just that.
 """
@@ -21,14 +21,8 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
-from llama_index_gear import (
-    ExternalGeARRetriever,
-    GeARQueryEngine,
-    GeARRetriever,
-    T2RAGQueryEngine,
-    T2RAGRetriever,
-    Trace,
-)
+from llama_index_gear import ExternalGeARRetriever, GeARQueryEngine, GeARRetriever, T2RAGQueryEngine, T2RAGRetriever
+from llama_index_gear.trace.trace import Trace
 
 TOP_K = 5
 ANSWER_PROMPT = PromptTemplate(
@@ -55,9 +49,7 @@ Agent = GeARRetriever | ExternalGeARRetriever | T2RAGRetriever
 
 def answers_itself(retriever: BaseRetriever) -> bool:
     """Say if a method's own engine writes its answers; those of the others are written from five passages."""
-    if isinstance(retriever, GeARRetriever):
-        return retriever.calls == "selection"
-    return isinstance(retriever, ExternalGeARRetriever | T2RAGRetriever)
+    return isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever)
 
 
 def answer_from_passages(llm: LLM, question: str, passages: Sequence[NodeWithScore]) -> str:
@@ -81,7 +73,8 @@ def answer_with_agent(
 
     """
     kind = T2RAGQueryEngine if isinstance(agent, T2RAGRetriever) else GeARQueryEngine
-    engine: Any = kind(agent, text_qa_template=ANSWER_PROMPT, node_postprocessors=[FoundSignal(when_found)])  # type: ignore[arg-type]
+    engine: Any = kind(agent, node_postprocessors=[FoundSignal(when_found)])  # type: ignore[arg-type]
+    engine.update_prompts({"response_synthesizer:text_qa_template": ANSWER_PROMPT})
     response, trace = engine.query_with_trace(bundle)
     if not response.source_nodes:  # the engine writes no answer without passages
         return answer_from_passages(llm, bundle.query_str, []), [], trace

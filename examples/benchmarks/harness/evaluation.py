@@ -23,8 +23,10 @@ from harness.measures import compare, correct_p_values, exact_match, f1, interva
 from harness.methods import Workbench
 from harness.settings import BOUNDS, CUTS, MODES, Settings, makes_one_list, split_method
 from harness.usage import Spent, count_spending
-from llama_index_gear import ExternalGeARRetriever, GeARRetriever, T2RAGRetriever, Trace
+from llama_index_gear import ExternalGeARRetriever, GeARRetriever, T2RAGRetriever
 from llama_index_gear.ranking.measures import recall
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
+from llama_index_gear.trace.trace import Trace
 
 RECALLS = (2, *CUTS)  # the recall at 2 is of the list for 5, and is not tested by itself
 TIMED = 10  # the cut at which times and answers are taken, where they depend on the cut
@@ -115,7 +117,7 @@ def ask_questions(
             if with_answers and answers_itself(retriever):
                 answer, passages, trace = answer_with_agent(bench.llm, retriever, bundle, note_found)  # type: ignore[arg-type]
             else:
-                if isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever):
+                if isinstance(retriever, GeARRetriever | PaperGeARRetriever | ExternalGeARRetriever | T2RAGRetriever):
                     passages, trace = retriever.retrieve_with_trace(bundle)
                 else:
                     passages = retriever.retrieve(bundle)

@@ -54,6 +54,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
 from llama_index_gear.llm.selection import SHOW_TOKENS
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 
 
@@ -214,26 +215,23 @@ class Workbench:
     def _make_reading(
         self, expansion: str, start: BaseRetriever, settings: Settings, shared: dict[str, Any]
     ) -> BaseRetriever:
-        shared = {**shared, "base_retriever": start, "llm": self.llm, "link_top_k": settings.link_top_k}
+        cut = shared.pop("similarity_top_k")
+        steps: dict[str, Any] = {"similarity_top_k": cut, "max_steps": settings.max_steps}
+        if expansion == "selection":
+            base = None if isinstance(start, GraphRetriever) else start
+            shown = {"show_top_k": settings.show_top_k, "show_tokens": settings.show_tokens}
+            steps |= {name: value for name, value in shown.items() if value is not None}
+            return GeARRetriever(self.store, base, llm=self.llm, **steps)
         if "graph" in shared:
             shared["check_alignment"] = settings.check_alignment
+        shared |= {"llm": self.llm, "link_top_k": settings.link_top_k}
         if expansion == "sync":
-            return SyncGERetriever(self.store, **shared)
+            return SyncGERetriever(self.store, start, similarity_top_k=cut, **shared)
+        step = SyncGERetriever(self.store, start, **shared)
         if "graph" in shared:
-            return ExternalGeARRetriever(self.store, max_steps=settings.max_steps, **shared)  # type: ignore[arg-type]
-        steps: dict[str, Any] = {
-            "max_steps": settings.max_steps,
-            "calls": settings.calls,
-            "passage_link_top_k": settings.passage_link_top_k,
-        }
-        if expansion == "selection":
-            del shared["beam_search"]
-            steps |= {"calls": "selection", "show_top_k": settings.show_top_k, "show_tokens": settings.show_tokens}
-            if isinstance(start, GraphRetriever):
-                del shared["base_retriever"]
-        elif isinstance(self.llm, StandIn) or settings.calls == "single":
-            steps |= {"max_steps": None, "calls": "single"}
-        return GeARRetriever(self.store, **shared, **steps)
+            return ExternalGeARRetriever(step, **steps)
+        calls: Any = "single" if isinstance(self.llm, StandIn) else settings.calls
+        return PaperGeARRetriever(step, calls=calls, passage_link_top_k=settings.passage_link_top_k, **steps)
 
     def close(self) -> None:
         """Close the external graphs."""

@@ -5,9 +5,9 @@
              | t2rag | gold | closed-book
     RERANKER = select | llmrerank | rankgpt
 
-"graph" is `GraphRetriever`. "+selection" is GeAR with `calls="selection"`. It gathers its pool as "graph" does; over
-another base the pool begins with that base's list. "+select" is `PassageSelector` over the base; "+llmrerank" and
-"+rankgpt" are LlamaIndex's `LLMRerank` and `RankGPTRerank`, over as many passages.
+"graph" is `GraphRetriever`. "+gear" is `PaperGeARRetriever`, "+selection" is `GeARRetriever`. The latter gathers its
+pool as "graph" does; over another base the pool begins with that base's list. "+select" is `PassageSelector` over the
+base; "+llmrerank" and "+rankgpt" are LlamaIndex's `LLMRerank` and `RankGPTRerank`, over as many passages.
 "+external" walks an external graph, made of the data's own triples without their passages. "gold" finds the gold
 passages, "closed-book" finds nothing: they are bounds.
 """
@@ -85,8 +85,8 @@ class Settings:
     fact_weight: float = _define_setting(
         1.0, float, " ".join(HIPPORAG), "of a fact's edge; 2 in its authors' program (see baselines/hipporag.py)"
     )
-    link_top_k: int = _define_setting(1, int, "sync gear selection", "triples that a noted fact is linked to")
-    passage_link_top_k: int = _define_setting(3, int, "gear selection", "passages that a fact of the gist is linked to")
+    link_top_k: int = _define_setting(1, int, "sync gear", "triples that a noted fact is linked to")
+    passage_link_top_k: int = _define_setting(3, int, "gear", "passages that a fact of the gist is linked to")
     max_steps: int | None = _define_setting(
         None,
         _parse_or_none(int),

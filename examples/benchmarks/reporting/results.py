@@ -38,7 +38,7 @@ LLM_FILE = "musique_train-minilm-qwen"
 IRCOT_FILE = f"{LLM_FILE}-ircot"
 """IRCoT over other bases than hybrid, with the questions and the model of `LLM_FILE`."""
 SELECTION_FILE = f"{LLM_FILE}-selection"
-"""`GraphRetriever`, `PassageSelector` and `calls="selection"`, with the questions and the model of `LLM_FILE`."""
+"""`GraphRetriever`, `PassageSelector` and `GeARRetriever`, with the questions and the model of `LLM_FILE`."""
 SHARED_FILES = {number: f"sample-minilm-qwen-{number}" for number in (1, 5)}
 """Passages a call → the file of the run."""
 LLM_METHODS = {

@@ -14,9 +14,9 @@ ROWS = {
     "SyncGE": ("once", "hybrid+sync"),
     "`PassageSelector` over hybrid's first 40": ("once", "hybrid+select"),
     "`PassageSelector` over `GraphRetriever`'s first 40": ("once", "graph+select"),
-    'GeAR, `calls="selection"`, no triples': ("plain", "graph+selection"),
-    'GeAR, `calls="selection"`': ("agents", "graph+selection"),
-    'GeAR, `calls="merged"`': ("agents", "hybrid+gear"),
+    "`GeARRetriever`, no triples": ("plain", "graph+selection"),
+    "`GeARRetriever`": ("agents", "graph+selection"),
+    '`PaperGeARRetriever`, `calls="merged"`': ("agents", "hybrid+gear"),
     "T²RAG": ("agents", "t2rag"),
     "IRCoT, for comparison": ("agents", "hybrid+ircot"),
 }
@@ -89,13 +89,13 @@ def format_cuts(row: dict[str, Any] | None) -> str:
 
 
 def format_pairs(results: Results, data: str) -> str:
-    """Return a table of the paired tests of the agents against `calls="selection"`."""
+    """Return a table of the paired tests of the agents against `GeARRetriever`."""
     rows = []
     for label in ROWS:
         row = find_row(results, data, label)
         if row is not None and row.get("against") == "graph+selection":
             rows.append([label, *(format_gain(row.get(f"gain{name}")) for name in ("@5", "@10", "@15", "_em"))])
-    head = ['points against `calls="selection"`, wins : losses, p', "R@5", "R@10", "R@15", "exact match"]
+    head = ["points against `GeARRetriever`, wins : losses, p", "R@5", "R@10", "R@15", "exact match"]
     return table(head, rows) if rows else ""
 
 

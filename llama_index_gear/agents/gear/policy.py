@@ -19,7 +19,6 @@ from llama_index_gear.agents.gear.reasoning import (
     reason_flow,
     rewrite_flow,
 )
-from llama_index_gear.agents.gear.selection import STEP_PROMPT
 from llama_index_gear.agents.memory import trace_beams, trace_triples
 from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.pipeline import ExpansionResult, GraphExpansion
@@ -36,18 +35,16 @@ PROMPTS = {
     "reason": REASON_PROMPT,
     "merged": READ_AND_REASON_PROMPT,
     "rewrite": REWRITE_PROMPT,
-    "select": STEP_PROMPT,
 }
 """The prompts of GeAR's agent, by name."""
 
-Calls = Literal["separate", "merged", "single", "selection"]
-"""The calls of the language model that a step makes; see `GeARRetriever`."""
+Calls = Literal["separate", "merged", "single"]
+"""The calls of the language model that a step makes; see `PaperGeARRetriever`."""
 
 PROMPTS_OF_CALLS: dict[Calls, tuple[str, ...]] = {
     "separate": ("read", "gist", "reason", "rewrite"),
     "merged": ("read", "merged", "rewrite"),
     "single": ("read",),
-    "selection": ("select",),
 }
 """The names of the prompts that are used, by the calls of a step."""
 
@@ -96,7 +93,7 @@ class GeARPolicy(GistPolicy):
     """The steps of GeAR's agent, and the final ranking of their passages (GeAR §5, Eq. 4 to 9).
 
     Args:
-        calls: the calls that a step makes; see `GeARRetriever`.
+        calls: the calls that a step makes; see `PaperGeARRetriever`.
         **arguments: see `GistPolicy`; the expansion is SyncGE, and uses the prompt "read".
 
     """

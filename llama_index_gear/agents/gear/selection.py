@@ -18,14 +18,13 @@ from llama_index_gear.agents.gear.gist import GistPolicy, GistState
 from llama_index_gear.agents.gear.reasoning import Verdict, parse_query, parse_verdict, read_facts
 from llama_index_gear.agents.memory import trace_triples
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
-from llama_index_gear.flow import Flow, ask
+from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.llm.escaping import escape_fences, number_passages
 from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passages
 from llama_index_gear.llm.json_scan import ScannedReply, find_forms_and_prose
 from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, require_own
 from llama_index_gear.llm.selection import read_needed
 from llama_index_gear.nodes import CHAIN_KEY, llm_texts
-from llama_index_gear.requests import RunFunction
 from llama_index_gear.trace.evidence import Step
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
 
@@ -63,6 +62,9 @@ Nothing else.
 {problem}"""
 )
 """The one call of a step. Variables: `passages`, `gist`, `question`, `queries`, `problem`."""
+
+PROMPTS = {"select": STEP_PROMPT}
+"""The agent's prompts, by name."""
 
 
 @dataclass(frozen=True)

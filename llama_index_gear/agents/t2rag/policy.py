@@ -31,11 +31,10 @@ from llama_index_gear.expansion.beam_search import (
     diverse_triple_beam_search_flow,
     flatten,
 )
-from llama_index_gear.flow import Flow, ask, interleave
+from llama_index_gear.flow import EmbedQuery, Flow, RunFunction, ask, interleave
 from llama_index_gear.llm.prompting import Prompts
+from llama_index_gear.llm.spans import show_triples, span_flow
 from llama_index_gear.nodes import llm_texts
-from llama_index_gear.requests import EmbedQuery, RunFunction
-from llama_index_gear.spans import show_triples, span_flow
 from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Step, Unknown
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
@@ -112,12 +111,10 @@ class T2RAGPolicy:
         max_steps: maximum number of rounds.
         passages: distinct passages that a round retrieves.
         search_by: "triples" or "passages".
-        show_passages: False shows the model the propositions alone.
         require_grounding: True rejects a value unless a passage that the model was shown has it, beside a name of the
             clue.
         expand: settings of the beam search that follows a round with nothing new; None: no expansion.
         top_k: passages to return.
-        rrf_k: constant of the final fusion (RRF).
         prompts: by name, as in `PROMPTS`.
 
     """
@@ -126,11 +123,9 @@ class T2RAGPolicy:
     max_steps: int
     passages: int
     search_by: SearchBy
-    show_passages: bool
     require_grounding: bool
     expand: BeamSearch | None
     top_k: int
-    rrf_k: int
     prompts: Prompts
 
     def begin(self, query: QueryBundle, trace: Trace) -> _State:
@@ -178,7 +173,7 @@ class T2RAGPolicy:
                 for slots, ids in zip(serialize_triples(state.facts.triples), supporting, strict=True)
             ]
         )
-        return state.pool.final_ranking(supporting, self.top_k, self.rrf_k)
+        return state.pool.final_ranking(supporting, self.top_k)
 
     def _decompose_flow(self, state: _State, record: Step) -> Flow[None]:
         """Ask for the question's clues (structured query decomposition, T²RAG §4.3, step 1)."""
@@ -277,7 +272,6 @@ class T2RAGPolicy:
             propositions,
             texts,
             self.prompts["resolve"],
-            show_passages=self.show_passages,
         )
         state.trace.note_problem(record, parsed.problem, "nothing was resolved", unread=True)
         resolve = partial(
@@ -307,11 +301,8 @@ class T2RAGPolicy:
         return replace(result, facts=[statement for statement in result.facts if statement.triple in added])
 
     def _material_texts(self, state: _State, texts: Mapping[str, str]) -> list[str]:
-        """Return, for each passage that the model was shown, its text, its propositions and the chain that led to it.
-
-        The text is left out if `show_passages` is False.
-        """
-        lines = {passage_id: [text] if self.show_passages else [] for passage_id, text in texts.items()}
+        """Return, for each passage that the model was shown, its text, its propositions, and the chain to it."""
+        lines = {passage_id: [text] for passage_id, text in texts.items()}
         for passage_id, of_passage in lines.items():
             of_passage += [stored.triple.text for stored in state.propositions if stored.passage_id == passage_id]
             of_passage += [" ".join(slots) for slots in state.pool.chains.get(passage_id, [])]

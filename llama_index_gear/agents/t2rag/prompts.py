@@ -106,8 +106,6 @@ def resolve_flow(
     propositions: Sequence[StoredTriple],
     passages: Mapping[str, str],
     prompt: BasePromptTemplate,
-    *,
-    show_passages: bool,
 ) -> Flow[ParsedReply]:
     """Ask what the material states about the clues (T²RAG §4.3, step 2.2). The value is a tuple of `Statement`.
 
@@ -118,7 +116,6 @@ def resolve_flow(
         propositions: triples of the passages. One that several passages state is shown once, with all their numbers.
         passages: id → text, in the order of their numbers, from 1.
         prompt: `RESOLVE_PROMPT` or one like it.
-        show_passages: False shows the model the propositions alone (T²RAG Table 2, "w/o chunk").
 
     """
     numbers = {passage_id: number for number, passage_id in enumerate(passages, start=1)}
@@ -129,9 +126,9 @@ def resolve_flow(
         ),
         "known": "\n".join(f"- {escape_fences(fact.text)}" for fact in known) or "(nothing)",
         "propositions": "\n".join(_format_propositions(propositions, numbers)) or "(no statement)",
-        "passages": number_passages(list(passages.values())) if show_passages else "(passages are not shown)",
+        "passages": number_passages(list(passages.values())),
     }
-    shown = [*(passages.values() if show_passages else ()), *(proposition.triple.text for proposition in propositions)]
+    shown = [*passages.values(), *(proposition.triple.text for proposition in propositions)]
 
     def parse(reply: ScannedReply) -> tuple[Statement, ...]:
         statements = parse_statements(reply)

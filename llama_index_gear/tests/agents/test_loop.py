@@ -12,8 +12,7 @@ from llama_index.core.prompts import PromptTemplate
 
 from llama_index_gear.agents.loop import Budget, agent_flow
 from llama_index_gear.errors import ArgumentError, OutOfTime
-from llama_index_gear.flow import Flow, arun, remaining_seconds, run
-from llama_index_gear.requests import CallLLM, EmbedQuery, EmbedTexts, Reply
+from llama_index_gear.flow import CallLLM, EmbedQuery, EmbedTexts, Flow, Reply, arun, remaining_seconds, run
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace, TraceEvent
 

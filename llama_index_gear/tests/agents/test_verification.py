@@ -17,8 +17,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.agents.verification import VERIFY_PROMPT, parse_check, verify_flow
 from llama_index_gear.errors import OutOfTime, ReplyError
-from llama_index_gear.flow import run
-from llama_index_gear.requests import CallLLM, Reply
+from llama_index_gear.flow import CallLLM, Reply, run
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.trace.evidence import Call
 from llama_index_gear.trace.trace import Trace, TraceEvent

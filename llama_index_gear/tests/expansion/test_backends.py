@@ -13,9 +13,9 @@ from qdrant_client import QdrantClient
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.expansion.backends import Backends
-from llama_index_gear.flow import Request, arun, run
+from llama_index_gear.flow import CallLLM, Request, arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.requests import CallLLM
+from llama_index_gear.store.access import connection_of
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.triple import Triple
@@ -44,7 +44,7 @@ class Unheard(Request[int]):
 
 
 async def test_a_request_that_nobody_answers_is_named(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    for backend in (store.connection, graph._connection, Backends(store), Backends(store, graph=graph)):
+    for backend in (connection_of(store), graph._connection, Backends(store), Backends(store, graph=graph)):
         with pytest.raises(StoreError, match="no answer to Unheard"):
             backend.answer(Unheard())
         with pytest.raises(StoreError, match="no answer to Unheard"):

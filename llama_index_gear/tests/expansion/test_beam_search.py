@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, Scorer, diverse_triple_beam_search_flow, flatten
-from llama_index_gear.flow import Flow, Request, ask, run
-from llama_index_gear.requests import EmbedTexts, RunFunction
+from llama_index_gear.flow import EmbedTexts, Flow, Request, RunFunction, ask, run
 from llama_index_gear.triple import Candidate, StoredTriple, Triple
 
 Vector = NDArray[np.float64]

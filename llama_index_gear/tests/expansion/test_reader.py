@@ -5,8 +5,7 @@ import pytest
 from llama_index.core.prompts import PromptTemplate
 
 from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
-from llama_index_gear.flow import Flow, run
-from llama_index_gear.requests import CallLLM, Reply
+from llama_index_gear.flow import CallLLM, Flow, Reply, run
 from llama_index_gear.triple import Triple
 
 QUESTION = "Which team did the father of Stephen Curry join in 1988?"

@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core import PromptTemplate
 from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.schema import MetadataMode, TextNode
+from llama_index.core.schema import TextNode
 from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores import SimpleVectorStore
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, Triple, read_triples
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, Triple
 from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction import extractor
 from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.calls import group_into_calls, parse_shared_extraction
 from llama_index_gear.extraction.schema import PassagesFacts
+from llama_index_gear.flow import Reply
 from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.parsing import parse_numbered
-from llama_index_gear.nodes import ExtractionRecord, Outcome
-from llama_index_gear.requests import Reply
+from llama_index_gear.nodes import ExtractionRecord, Outcome, read_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents
 
@@ -229,21 +229,11 @@ def test_a_passage_of_no_tenant_is_refused_before_a_call() -> None:
         GeARTripleExtractor(llm, tenant_field="")
 
 
-def test_an_extractor_of_one_tenant_s_passages() -> None:
-    """The extractor adds the tenant field, hidden from models, as a pipeline before that tenant's store needs it."""
+def test_failures_are_extracted_again_tenant_by_tenant() -> None:
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding(), tenant_field="customer")
-    for customer, name in (("acme", "Ada"), ("bolt", "Bob")):
-        extractor = GeARTripleExtractor(
-            ScriptedLLM(otherwise=lambda _: ""), passages_per_call=2, tenant_field="customer", tenant=customer
-        )
-        pipeline = IngestionPipeline(
-            transformations=[extractor, WordEmbedding()], vector_store=store.for_tenant(customer)
-        )
-        (node,) = pipeline.run(nodes=make_passages(name))
-        assert node.metadata["customer"] == customer
-        assert customer not in node.get_content(MetadataMode.EMBED) + node.get_content(MetadataMode.LLM)
-        with pytest.raises(TenantError, match="belongs to another tenant"):
-            extractor(make_customers_passages(Cid="other"))
+    failing = GeARTripleExtractor(ScriptedLLM(otherwise=lambda _: ""), passages_per_call=2, tenant_field="customer")
+    nodes = make_customers_passages(Ada="acme", Bob="bolt")
+    IngestionPipeline(transformations=[failing, WordEmbedding()], vector_store=store).run(nodes=nodes)
     llm = ScriptedLLM(otherwise=state_facts)
     extractor = GeARTripleExtractor(llm, tenant_field="customer")
     assert extractor.retry_failed(store.for_tenant("acme")).outcomes == {"extracted": 1}
@@ -387,24 +377,9 @@ def test_a_ceiling_that_admits_no_shared_call_admits_single_ones() -> None:
     assert len(llm.history) == 1 and len(list_shown(llm.history[0])) == 1
 
 
-def test_a_prompt_of_one_s_own() -> None:
-    llm, cache = (
-        ScriptedLLM(otherwise=number_reply(f"{state('Ada', 'Ada')}\n{state('Bob', 'Bob')}")),
-        SimpleKVStore(),
-    )
-    prompt = PromptTemplate("Note facts.\n#####\n{passages}\n#####\n")
-    for _ in range(2):
-        GeARTripleExtractor(llm, extract_several_prompt=prompt, passages_per_call=2, cache=cache)(
-            make_passages("Ada", "Bob")
-        )
-    assert len(llm.history) == 1 and "Note facts.\n#####\nPassage 1. Title: On " in llm.history[0]
-    GeARTripleExtractor(llm, passages_per_call=2, cache=cache)(make_passages("Ada", "Bob"))
-    assert len(llm.history) == 2
-    for wrong in ({"passages_per_call": 0}, {"extract_several_prompt": PromptTemplate("{passage}")}):
-        with pytest.raises(ArgumentError):
-            GeARTripleExtractor(llm, **wrong)
-    with pytest.raises(ArgumentError, match="extract_several_prompt"):
-        GeARTripleExtractor(llm, extract_prompt=PromptTemplate("Note facts. {passage}"), passages_per_call=2)
+def test_a_prompt_of_one_s_own_is_for_one_passage() -> None:
+    with pytest.raises(ArgumentError, match="is for one passage: leave out passages_per_call"):
+        GeARTripleExtractor(ScriptedLLM(), extract_prompt=PromptTemplate("Note facts. {passage}"), passages_per_call=2)
 
 
 def test_structured_output_has_a_schema_of_its_own(tool_caller: Callable[..., Any]) -> None:

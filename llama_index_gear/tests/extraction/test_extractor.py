@@ -28,9 +28,11 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.utils import get_tokenizer
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, ToPropertyGraph, Triple, read_triples
-from llama_index_gear.errors import ArgumentError, ExtractionError
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, Triple
+from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import FAILED_EXTRACTIONS, ExtractionEstimate, ExtractionLedger
+from llama_index_gear.ingestion.property_graph import ToPropertyGraph
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
@@ -89,14 +91,6 @@ def test_a_blank_passage_costs_nothing() -> None:
     assert extractor([]) == [] and extractor.ledger == ExtractionLedger()
 
 
-def test_raise_on_error_comes_after_all_is_done() -> None:
-    llm = ScriptedLLM([ValueError("no"), write_reply(("a", "b", "c"))])
-    extractor = GeARTripleExtractor(llm, raise_on_error=True, num_workers=1)
-    with pytest.raises(ExtractionError, match="1 of 2 passages could not be extracted: Ada: failed: ValueError: no"):
-        extractor(make_passages("Ada", "Bob"))
-    assert extractor.ledger.triples == 1
-
-
 def test_an_edited_passage_is_extracted_again() -> None:
     llm = ScriptedLLM(otherwise=state_fact)
     extractor = GeARTripleExtractor(llm)
@@ -142,7 +136,6 @@ def test_what_the_pipeline_s_cache_knows_the_extractor_by() -> None:
         return str(GeARTripleExtractor(ScriptedLLM(), **arguments).to_dict())
 
     assert make_key() == make_key(num_workers=9, show_progress=True, max_retries=0, cache=SimpleKVStore())
-    assert make_key() != make_key(title_key="file_name")
     assert make_key() != make_key(extract_prompt=PromptTemplate("{passage}"))
     assert make_key() != str(GeARTripleExtractor(MockLLM()).to_dict())
 
@@ -151,7 +144,7 @@ def test_what_the_pipeline_s_cache_knows_the_extractor_by() -> None:
     "settings",
     [
         {"price": (1.0, 2.0)}, {"price": (1.0, 2.0), "max_cost": 3.0}, {"passages_per_call": 2}, {"num_workers": 1},
-        {"retry_backoff": 0.0}, {"max_retries": 0}, {"raise_on_error": True}, {"show_progress": True},
+        {"max_retries": 0}, {"show_progress": True},
     ],
 )  # fmt: skip
 def test_settings_that_change_no_triple_leave_the_pipeline_s_cache_as_good(settings: dict[str, Any]) -> None:
@@ -166,9 +159,10 @@ def test_the_pipeline_s_cache_gives_no_tenant_what_is_another_s() -> None:
     """The cache keeps two tenants' results for the same words apart, because the extractor names the tenant."""
     llm, cache = ScriptedLLM(otherwise=state_fact), IngestionCache()
     for number, tenant in enumerate(("acme", "bolt"), start=1):
-        extractor = GeARTripleExtractor(llm, tenant_field="customer", tenant=tenant)
+        nodes = [make_passages("Ada")[0].model_copy(update={"metadata": {"customer": tenant}})]
+        extractor = GeARTripleExtractor(llm, tenant_field="customer")
         for _ in range(2):
-            (node,) = IngestionPipeline(transformations=[extractor], cache=cache).run(nodes=make_passages("Ada"))
+            (node,) = IngestionPipeline(transformations=[extractor], cache=cache).run(nodes=nodes)
             assert node.metadata["customer"] == tenant and len(llm.history) == number
 
 
@@ -238,9 +232,8 @@ async def test_retrying_stores_what_succeeds_before_it_raises(tmp_path: Path) ->
     failed = GeARTripleExtractor(ScriptedLLM(otherwise=lambda prompt: ""))(make_passages("Ada", "Bob"))
     store.add(embed(failed))
     llm = ScriptedLLM([write_reply(("Ada", "is", "here")), "", ""])
-    extractor = GeARTripleExtractor(llm, num_workers=1, raise_on_error=True)
-    with pytest.raises(ExtractionError, match="1 of 2"):
-        await extractor.aretry_failed(store)
+    extractor = GeARTripleExtractor(llm, num_workers=1)
+    assert len((await extractor.aretry_failed(store)).failures) == 1
     assert len(store.get_nodes(filters=FAILED_EXTRACTIONS)) == 1
     store.close()
 
@@ -302,7 +295,7 @@ async def test_no_more_calls_are_under_way_than_there_are_workers(workers: int) 
 @pytest.mark.parametrize("retries", [0, 2])
 def test_a_failure_that_may_pass_is_tried_again_so_often(retries: int) -> None:
     llm = ScriptedLLM(otherwise=lambda prompt: _raise(ConnectionError("gone")))
-    extractor = GeARTripleExtractor(llm, max_retries=retries, retry_backoff=0)
+    extractor = GeARTripleExtractor(llm, max_retries=retries)
     extractor(make_passages("Ada"))
     assert (len(llm.history), extractor.ledger.calls) == (1 + retries, 1 + retries)
 
@@ -317,7 +310,8 @@ def test_the_wait_before_a_retry_doubles_and_minds_the_header(monkeypatch: pytes
     limited = ConnectionError("slow down")
     limited.response = SimpleNamespace(headers={"retry-after": "7"})  # type: ignore[attr-defined]
     llm = ScriptedLLM([ConnectionError("gone"), ConnectionError("gone"), limited, write_reply()])
-    GeARTripleExtractor(llm, retry_backoff=0.5)(make_passages("Ada"))
+    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.5)
+    GeARTripleExtractor(llm)(make_passages("Ada"))
     first, second, third = waits
     assert 0.5 <= first <= 1.0 and 1.0 <= second <= 2.0 and third == 7
 
@@ -449,8 +443,9 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
         await sleep(0)
 
     monkeypatch.setattr(asyncio, "sleep", note)
+    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.0)
     llm = ScriptedLLM([LimitError(**headers)], otherwise=state_fact)
-    assert list_outcomes(GeARTripleExtractor(llm, retry_backoff=0.0)(make_passages("Ada"))) == ["extracted"]
+    assert list_outcomes(GeARTripleExtractor(llm)(make_passages("Ada"))) == ["extracted"]
     assert waited == [seconds]
 
 
@@ -489,9 +484,7 @@ def test_a_quota_that_is_used_up_ends_the_calls_and_a_retry_begins_anew(
         return state_fact(prompt)
 
     nodes = make_passages(*(f"Name{n}" for n in range(90)))
-    extractor = GeARTripleExtractor(
-        ScriptedLLM(otherwise=reply), num_workers=workers, passages_per_call=each, retry_backoff=0.0
-    )
+    extractor = GeARTripleExtractor(ScriptedLLM(otherwise=reply), num_workers=workers, passages_per_call=each)
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     IngestionPipeline(transformations=[extractor, WordEmbedding()], vector_store=store).run(nodes=nodes)
     if each == workers == 1:
@@ -580,7 +573,7 @@ def test_a_second_try_is_paid_for_too() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"num_workers": 0}, {"max_retries": -1}, {"retry_backoff": -1.0}, {"structured": True},
+        {"num_workers": 0}, {"max_retries": -1}, {"structured": True},
         {"extract_prompt": PromptTemplate("{title}")}, {"max_cost": 1.0}, {"price": (1.0, 1.0), "max_cost": -1.0},
         {"price": (1.0,)}, {"price": (-1.0, 1.0)}, {"price": (float("nan"), 1.0)},
     ],
@@ -811,7 +804,7 @@ def test_arguments_that_the_client_cannot_read_are_paid_for() -> None:
         {"price": 0.15}, {"price": 0}, {"price": "ab"}, {"price": (1.0,)}, {"price": (1.0, -1.0)},
         {"price": (1.0, math.nan)}, {"price": (1.0, 1.0), "max_cost": "1"}, {"max_cost": 1.0}, {"num_workers": None},
         {"passages_per_call": "2"}, {"passages_per_call": 2.5}, {"max_retries": -1}, {"max_retries": 1.5},
-        {"retry_backoff": -1}, {"retry_backoff": "1"}, {"tenant_field": 3}, {"tenant": "acme"},
+        {"tenant_field": 3},
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:

@@ -14,13 +14,14 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.schema import TextNode
 from llama_index.core.storage.kvstore import SimpleKVStore
 
-from llama_index_gear import GeARTripleExtractor, Triple, read_triples
+from llama_index_gear import GeARTripleExtractor, Triple
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, fit_to_schema
-from llama_index_gear.extraction.schema import ExtractionSchema
+from llama_index_gear.extraction.schema import ALL_ALLOWED, ExtractionSchema
 from llama_index_gear.llm.entity_types import read_types
 from llama_index_gear.llm.json_scan import ScannedReply
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM
 
 TYPES = ["person", "place"]
@@ -33,6 +34,7 @@ FACTS = [
 ]
 ENTITIES = {"Max Born": "Person", "Breslau": "place", "Nobel Prize": "award", "University of Göttingen": "organisation"}
 KEPT = [Triple("Max Born", "born in", "Breslau")]
+TYPED, BOTH = ExtractionSchema(entity_types=TYPES), ExtractionSchema(entity_types=TYPES, relation_types=RELATIONS)
 
 
 def make_passage(text: str = "Max Born was born in Breslau in 1882.") -> TextNode:
@@ -56,7 +58,7 @@ def write_reply(entities: Any = ENTITIES, triples: Any = FACTS, **more: Any) -> 
     ids=["object", "pairs", "objects", "by type", "fenced", "cut off"],
 )
 def test_what_the_schema_does_not_allow_is_refused_and_counted(reply: str) -> None:
-    extractor = GeARTripleExtractor(ScriptedLLM([reply]), allowed_entity_types=TYPES, allowed_relation_types=RELATIONS)
+    extractor = GeARTripleExtractor(ScriptedLLM([reply]), kg_schema=BOTH)
     (node,) = extractor([make_passage()])
     assert read_triples(node) == KEPT, "the predicate as the schema writes it"
     record = node.metadata["gear_extraction"]
@@ -70,7 +72,7 @@ def test_what_the_schema_does_not_allow_is_refused_and_counted(reply: str) -> No
 
 def test_relations_alone_want_no_types() -> None:
     extractor = GeARTripleExtractor(
-        ScriptedLLM([write_reply(["Max Born", "Breslau"])]), allowed_relation_types=["born in"]
+        ScriptedLLM([write_reply(["Max Born", "Breslau"])]), kg_schema=ExtractionSchema(relation_types=["born in"])
     )
     (node,) = extractor([make_passage()])
     assert read_triples(node) == [*KEPT, Triple("Max Born", "born in", "1882")]
@@ -78,16 +80,16 @@ def test_relations_alone_want_no_types() -> None:
 
 
 def test_types_alone_leave_predicates_as_they_are() -> None:
-    (node,) = GeARTripleExtractor(ScriptedLLM([write_reply()]), allowed_entity_types=["PERSON", "Place"])(
-        [make_passage()]
-    )
+    (node,) = GeARTripleExtractor(
+        ScriptedLLM([write_reply()]), kg_schema=ExtractionSchema(entity_types=["PERSON", "Place"])
+    )([make_passage()])
     assert read_triples(node) == [Triple("Max Born", "BORN_IN", "Breslau")]
     assert "types 'award', 'organisation'; 1 with an end" in node.metadata["gear_extraction"]["problem"]
 
 
 def test_a_passage_of_which_all_is_refused_has_no_facts_and_a_reply_without_types_is_asked_for_again() -> None:
     llm = ScriptedLLM([write_reply(list(ENTITIES)), write_reply({"Max Born": "star", "Breslau": "star"})])
-    extractor = GeARTripleExtractor(llm, allowed_entity_types=TYPES)
+    extractor = GeARTripleExtractor(llm, kg_schema=TYPED)
     (node,) = extractor([make_passage()])
     assert "the entities have no types" in llm.history[1]
     record = node.metadata["gear_extraction"]
@@ -112,54 +114,49 @@ def test_passages_that_share_a_call_are_held_to_it_each_by_its_own_types() -> No
         return "\n".join(replies)
 
     llm = ScriptedLLM(otherwise=answer)
-    extractor = GeARTripleExtractor(
-        llm, allowed_entity_types=TYPES, allowed_relation_types=RELATIONS, passages_per_call=3
-    )
+    extractor = GeARTripleExtractor(llm, kg_schema=BOTH, passages_per_call=3)
     nodes = [TextNode(id_=name, text=text) for name, text in texts.items()]
     extracted = extractor(nodes)
     assert [len(read_triples(node)) for node in extracted] == [1, 0, 1]
     assert (extractor.ledger.refused, extractor.ledger.retried_alone) == (1, 1)
-    alone = GeARTripleExtractor(llm, allowed_entity_types=TYPES, allowed_relation_types=RELATIONS)
+    alone = GeARTripleExtractor(llm, kg_schema=BOTH)
     assert alone(extracted) and alone.ledger.reused == 3, "passages_per_call changes no key"
 
 
 def test_a_schema_that_refuses_most_is_warned_of_without_quoting(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        GeARTripleExtractor(ScriptedLLM([write_reply()]), allowed_entity_types=TYPES)([make_passage()])
+        GeARTripleExtractor(ScriptedLLM([write_reply()]), kg_schema=TYPED)([make_passage()])
     assert any("3 of 4 triples were refused" in message for message in caplog.messages)
     assert "Nobel" not in caplog.text and "award" not in caplog.text
     caplog.clear()
     kept = write_reply({"Max Born": "person", "Breslau": "place"}, FACTS[:1])
     with caplog.at_level(logging.WARNING):
-        GeARTripleExtractor(ScriptedLLM([kept]), allowed_entity_types=TYPES)([make_passage()])
+        GeARTripleExtractor(ScriptedLLM([kept]), kg_schema=TYPED)([make_passage()])
     assert caplog.messages == []
 
 
-SCHEMAS: dict[str, dict[str, Any]] = {
-    "types": {"allowed_entity_types": TYPES},
-    "relations": {"allowed_relation_types": RELATIONS},
-    "domain": {"domain": "physicists of Göttingen"},
-    "all": {"allowed_entity_types": TYPES, "allowed_relation_types": RELATIONS, "domain": "physicists of Göttingen"},
+SCHEMAS = {
+    "types": ExtractionSchema(entity_types=TYPES),
+    "relations": ExtractionSchema(relation_types=RELATIONS),
+    "domain": ExtractionSchema(domain="physicists of Göttingen"),
+    "all": ExtractionSchema(entity_types=TYPES, relation_types=RELATIONS, domain="physicists of Göttingen"),
 }
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 @pytest.mark.parametrize("prompt", [EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT], ids=["one", "several"])
 def test_the_prompt_states_the_schema_and_nothing_against_it(name: str, prompt: PromptTemplate) -> None:
-    given = SCHEMAS[name]
-    schema = ExtractionSchema.of(
-        *(given.get(key) for key in ("allowed_entity_types", "allowed_relation_types", "domain"))
-    )
+    schema = SCHEMAS[name]
     variables: dict[str, Any] = dict(schema.variables)
     text = fit_to_schema(prompt, schema).format(**variables, passage="P.", passages="P.", count="1", title="T")
     stated = {"person, place": "types", "born in, works for": "relations", "physicists of Göttingen": "domain"}
     assert {part for words, part in stated.items() if words in text} == (
         set(stated.values()) & {name} or set(stated.values())
     )
-    assert ('"entities": {name: type, …}' in text) == ("allowed_entity_types" in given)
-    assert ('"entities": [name, …]' in text) != ("allowed_entity_types" in given)
+    assert ('"entities": {name: type, …}' in text) == bool(schema.entity_types)
+    assert ('"entities": [name, …]' in text) != bool(schema.entity_types)
     assert ("Le Corbusier" in text) == (name == "domain"), "an example of another schema would be copied"
-    assert text.count("\n#####\n") == 2 and "{allowed" not in text and "{domain" not in text
+    assert text.count("\n#####\n") == 2 and "_types}" not in text and "{domain" not in text
 
 
 def test_the_usual_prompts_are_what_they_were() -> None:
@@ -169,35 +166,34 @@ def test_the_usual_prompts_are_what_they_were() -> None:
     ]
     assert digests == ["4489804a4ff09578", "dedcf7cffee9c964"]
     extractor = GeARTripleExtractor(MockLLM())
-    assert not {"allowed_entity_types", "allowed_relation_types", "domain"} & extractor.to_dict().keys()
     assert extractor._passage_calls.fingerprint() == "52b4a3ecefb05f180f036543066967563d7fff9eb16d0a89db5fa01eaf99cd31"
 
 
 def test_keys_of_caches_know_the_schema_and_the_form_gives_it_back() -> None:
-    extractors = [GeARTripleExtractor(MockLLM(), **schema) for schema in ({}, *SCHEMAS.values())]
+    extractors = [GeARTripleExtractor(MockLLM(), kg_schema=schema) for schema in (ALL_ALLOWED, *SCHEMAS.values())]
     assert len({extractor._passage_calls.fingerprint() for extractor in extractors}) == 5
     assert len({json.dumps(extractor.to_dict(), sort_keys=True) for extractor in extractors}) == 5
     for extractor in extractors:
         again = GeARTripleExtractor.from_dict(json.loads(json.dumps(extractor.to_dict())))
         assert again.to_dict() == extractor.to_dict()
         assert again._passage_calls.schema == extractor._passage_calls.schema
-    wider = GeARTripleExtractor.from_dict(extractors[1].to_dict(), allowed_entity_types=["person", "place", "award"])
-    assert wider.allowed_entity_types == ["person", "place", "award"]
+    wider = GeARTripleExtractor.from_dict(extractors[1].to_dict(), kg_schema=ExtractionSchema(entity_types=["dog"]))
+    assert wider.kg_schema == ExtractionSchema(entity_types=("dog",))
 
 
 def test_the_cache_keeps_what_was_refused_and_another_schema_asks_again() -> None:
     cache = SimpleKVStore()
-    GeARTripleExtractor(ScriptedLLM([write_reply()]), allowed_entity_types=TYPES, cache=cache)([make_passage()])
-    second = GeARTripleExtractor(ScriptedLLM([]), allowed_entity_types=TYPES, cache=cache)
+    GeARTripleExtractor(ScriptedLLM([write_reply()]), kg_schema=TYPED, cache=cache)([make_passage()])
+    second = GeARTripleExtractor(ScriptedLLM([]), kg_schema=TYPED, cache=cache)
     second([make_passage()])
     assert (second.ledger.reused, second.ledger.refused, second.ledger.calls) == (1, 3, 0)
     llm = ScriptedLLM([write_reply()])
-    GeARTripleExtractor(llm, allowed_entity_types=[*TYPES, "award"], cache=cache)([make_passage()])
+    GeARTripleExtractor(llm, kg_schema=ExtractionSchema(entity_types=[*TYPES, "award"]), cache=cache)([make_passage()])
     assert llm.remaining == 0
 
 
 def test_the_estimate_is_what_the_run_then_takes() -> None:
-    extractor = GeARTripleExtractor(ScriptedLLM([write_reply()]), **SCHEMAS["all"])
+    extractor = GeARTripleExtractor(ScriptedLLM([write_reply()]), kg_schema=SCHEMAS["all"])
     estimate = extractor.estimate([make_passage()])
     extractor([make_passage()])
     assert extractor.ledger.prompt_tokens == estimate.prompt_tokens
@@ -205,7 +201,9 @@ def test_the_estimate_is_what_the_run_then_takes() -> None:
 
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_structured_output_enumerates_what_is_allowed(is_shared: bool) -> None:
-    schema = ExtractionSchema(tuple(TYPES), tuple(RELATIONS)).form(is_shared=is_shared).model_json_schema()
+    schema = (
+        ExtractionSchema(entity_types=TYPES, relation_types=RELATIONS).form(is_shared=is_shared).model_json_schema()
+    )
     usual = ExtractionSchema(domain="x").form(is_shared=is_shared).model_json_schema()
     assert schema["$defs"]["Fact"]["properties"]["predicate"]["enum"] == RELATIONS
     assert schema["$defs"]["Entity"]["properties"]["type"]["enum"] == TYPES
@@ -217,28 +215,29 @@ def test_structured_output_enumerates_what_is_allowed(is_shared: bool) -> None:
 
 
 def test_a_prompt_of_one_s_own_says_what_is_allowed() -> None:
-    own = PromptTemplate("Only {allowed_relation_types}, of {domain}: {passage}")
-    with pytest.raises(ArgumentError, match="lacks the variable allowed_entity_types: a prompt of yours"):
-        GeARTripleExtractor(MockLLM(), extract_prompt=own, **SCHEMAS["all"])
+    own = PromptTemplate("Only {relation_types}, of {domain}: {passage}")
+    with pytest.raises(ArgumentError, match="lacks the variable entity_types: a prompt of yours"):
+        GeARTripleExtractor(MockLLM(), extract_prompt=own, kg_schema=SCHEMAS["all"])
     llm = ScriptedLLM([write_reply()])
-    GeARTripleExtractor(llm, extract_prompt=own, allowed_relation_types=RELATIONS, domain="physics")([make_passage()])
+    GeARTripleExtractor(
+        llm, extract_prompt=own, kg_schema=ExtractionSchema(relation_types=RELATIONS, domain="physics")
+    )([make_passage()])
     assert "Only born in, works for, of physics: Max Born was born in Breslau in 1882." in llm.history[0]
 
 
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        ({"allowed_entity_types": "person"}, "must be a list of str"),
-        ({"allowed_entity_types": []}, "allows nothing"),
-        ({"allowed_relation_types": [" "]}, "without a letter"),
-        ({"allowed_relation_types": ["{passage}"]}, "without braces"),
-        ({"allowed_relation_types": [5]}, "must be a list of str"),
+        ({"entity_types": "person"}, "must be a list of str"),
+        ({"relation_types": [" "]}, "without a letter"),
+        ({"relation_types": ["{passage}"]}, "without braces"),
+        ({"relation_types": [5]}, "must be a list of str"),
         ({"domain": "two\nlines"}, "one line"),
     ],
 )
 def test_wrong_arguments(wrong: dict[str, Any], match: str) -> None:
     with pytest.raises(ArgumentError, match=match):
-        GeARTripleExtractor(MockLLM(), **wrong)
+        ExtractionSchema(**wrong)
 
 
 @pytest.mark.parametrize("write", [lambda n: '{"entities": ' * n, lambda n: '{"entities": {"a": "b"}, ' * n])

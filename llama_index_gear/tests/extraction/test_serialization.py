@@ -21,8 +21,9 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT
-from llama_index_gear.nodes import ToPropertyGraph, read_triples
+from llama_index_gear.extraction.prompts import EXTRACT_PROMPT
+from llama_index_gear.ingestion.property_graph import ToPropertyGraph
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM
 
 # MockLLM repeats the prompt, and so its example's facts: these passages state one of them.
@@ -50,15 +51,11 @@ def remake(extractor: GeARTripleExtractor, **settings: Any) -> GeARTripleExtract
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_the_form_gives_the_extractor_back(prompt: str) -> None:
-    several = PromptTemplate("Facts of each: {passages}") if prompt != "the package's" else EXTRACT_SEVERAL_PROMPT
     extractor = GeARTripleExtractor(
         make_openai_llm(max_tokens=77, additional_kwargs={"seed": 5}, api_base="http://localhost:9/v1"),
         extract_prompt=PROMPTS[prompt],
-        extract_several_prompt=several,
         structured=False,
-        title_key="name",
         tenant_field="who",
-        tenant="me",
     )
     again = remake(extractor)
     assert again.to_dict() == extractor.to_dict()
@@ -78,7 +75,7 @@ def test_the_form_gives_the_extractor_back(prompt: str) -> None:
 
 
 def test_an_extractor_that_was_made_again_extracts_the_same() -> None:
-    extractor = GeARTripleExtractor(MockLLM(), title_key="title")
+    extractor = GeARTripleExtractor(MockLLM())
     again = remake(extractor)
     assert [read_triples(node) for node in again(NODES)] == [read_triples(node) for node in extractor(NODES)]
     assert again(extractor(NODES)) and again.ledger.reused == 2, "the fingerprint of its records is another"
@@ -100,8 +97,8 @@ def test_no_key_stands_in_the_form_and_how_the_model_is_reached_changes_no_cache
 
 def test_what_the_form_leaves_out_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-environment")
-    again = remake(GeARTripleExtractor(make_openai_llm()), num_workers=9, price=(1, 2), max_cost=3, title_key="t")
-    assert (again.num_workers, again.price, again.max_cost, again.title_key) == (9, (1, 2), 3, "t")
+    again = remake(GeARTripleExtractor(make_openai_llm()), num_workers=9, price=(1, 2), max_cost=3)
+    assert (again.num_workers, again.price, again.max_cost) == (9, (1, 2), 3)
     assert again.llm.api_key == "sk-environment"  # type: ignore[attr-defined]
     other = MockLLM(max_tokens=3)
     assert remake(GeARTripleExtractor(make_openai_llm()), llm=other).llm is other

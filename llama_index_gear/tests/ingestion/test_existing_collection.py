@@ -35,17 +35,18 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear import (
     ExistingCollection,
+    ExtractionSchema,
     GeARTripleExtractor,
     GeARVectorStore,
     GraphRetriever,
     NaiveGERetriever,
-    read_triples,
 )
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError
 from llama_index_gear.extraction.accounting import ExtractionEstimate
-from llama_index_gear.flow import run
+from llama_index_gear.flow import QdrantCall, run
 from llama_index_gear.ingestion.updates import describe_extractor
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.nodes import read_triples
+from llama_index_gear.store.access import connection_of, reads_of
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -261,7 +262,7 @@ def test_a_model_s_extraction_has_a_ledger_a_ceiling_and_is_gone_on_with(client:
     assert report.written == ledger.outcomes["over budget"] and report.ledger.outcomes == {"extracted": report.written}
     assert len(llm.history) == 3 and store.check().triples == 3
     assert collection.extract_to(store, more).written == 0
-    other = GeARTripleExtractor(llm, allowed_relation_types=["is"])
+    other = GeARTripleExtractor(llm, kg_schema=ExtractionSchema(relation_types=["is"]))
     assert collection.extract_to(store, other).written == 3, "another schema extracts all anew"
 
 
@@ -316,11 +317,11 @@ def test_how_a_model_is_reached_is_no_setting_of_an_extraction(kind: Any) -> Non
     assert [changes for changes in REACHED if describe(changes) != plain] == []
     assert describe({}, num_workers=9) == plain
     assert len({plain, *map(describe, ANSWERS)}) == 1 + len(ANSWERS)
-    own: dict[str, Any] = {"max_triples": 5} if kind is Titled else {"title_key": "name"}
+    own: dict[str, Any] = {"max_triples": 5} if kind is Titled else {"structured": False}
     assert describe({}, **own) != plain
     if kind is GeARTripleExtractor:
         others: list[dict[str, Any]] = [
-            {"allowed_relation_types": ["is"]},
+            {"kg_schema": ExtractionSchema(relation_types=["is"])},
             {"extract_prompt": PromptTemplate("{passage}")},
         ]
         assert len({plain, *(describe({}, **other) for other in others)}) == 3
@@ -395,7 +396,7 @@ async def test_the_estimate_of_a_collection_is_what_the_run_then_takes(
     assert (ledger.calls, ledger.prompt_tokens) == (left.calls, left.prompt_tokens)
     assert await estimate() == ExtractionEstimate(3, 3, cost=0.0)
     assert (await estimate(GeARTripleExtractor(llm))).cost is None
-    other = await estimate(GeARTripleExtractor(llm, domain="physicists"))
+    other = await estimate(GeARTripleExtractor(llm, kg_schema=ExtractionSchema(domain="physicists")))
     assert (other.reused, other.calls) == (0, 3)
 
 
@@ -569,7 +570,9 @@ def test_half_of_all_pages_makes_a_move(tmp_path: Path, monkeypatch: pytest.Monk
         with put(tmp_path / "a", texts) as collection:
             collection.extract_to(store)
         shutil.rmtree(tmp_path / "a")
-        page = [int(node.node_id) for node in run(store.reads().imported_flow("docs"), store.connection.answer)[0]]
+        page = [
+            int(node.node_id) for node in run(reads_of(store).imported_flow("docs"), connection_of(store).answer)[0]
+        ]
         assert len(page) == 2
         for place, kept, is_moved in (("b", page, False), ("c", sorted(texts.keys() - set(page))[:4], True)):
             others = {point: text if point in kept else "Other." for point, text in texts.items()}

@@ -12,8 +12,9 @@ from llama_index.core.indices.property_graph import ImplicitPathExtractor, Prope
 from llama_index.core.schema import MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARVectorStore, GraphRetriever, Triple, read_triples
+from llama_index_gear import GeARVectorStore, GraphRetriever, Triple
 from llama_index_gear.ingestion.property_graph import from_property_graph
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 EMBED = WordEmbedding(64)

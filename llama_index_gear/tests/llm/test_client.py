@@ -17,11 +17,12 @@ from llama_index.core.llms import LLMMetadata
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import TextNode
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, T2RAGQueryEngine, Triple, read_triples
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, T2RAGQueryEngine, Triple
 from llama_index_gear.errors import OutOfTime
 from llama_index_gear.llm import retries
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.responses import count_tokens
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 PROMPT = PromptTemplate("Say {word}")

@@ -19,18 +19,18 @@ from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, parse_decomp
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.extraction.calls import parse_extraction, parse_shared_extraction
 from llama_index_gear.extraction.schema import ExtractionSchema
+from llama_index_gear.flow import Reply
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
 from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, ScannedReply
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
 from llama_index_gear.llm.selection import parse_selection
-from llama_index_gear.requests import Reply
 from llama_index_gear.tests.scanning import scan_reply
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
 PASSAGES = [("Ada knows Bob.", "Ada"), ("Bob knows Cid.", "Bob"), ("Cid knows Ada.", "Cid")]
-SCHEMA = ExtractionSchema(("person", "ada"), ("knows", "x"))
+SCHEMA = ExtractionSchema(entity_types=("person", "ada"), relation_types=("knows", "x"))
 
 PARSERS: dict[str, Callable[[ScannedReply], Any]] = {
     "triples": parse_triples,

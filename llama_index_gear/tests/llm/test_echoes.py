@@ -25,7 +25,6 @@ from llama_index_gear import (
     T2RAGRetriever,
     Triple,
     attach_triples,
-    read_triples,
 )
 from llama_index_gear.agents.gear.gist import GistState
 from llama_index_gear.agents.gear.reasoning import READ_AND_REASON_PROMPT, read_and_reason_flow, read_gist_flow
@@ -36,9 +35,10 @@ from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, RESOLVE_PROM
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import READ_PROMPT, read_facts_flow
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT
-from llama_index_gear.flow import run
+from llama_index_gear.flow import CallLLM, Reply, run
 from llama_index_gear.llm.prompting import drop_echoes, require_own
-from llama_index_gear.requests import CallLLM, Reply
+from llama_index_gear.nodes import read_triples
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import GraphTriple
@@ -150,11 +150,11 @@ ECHOING: dict[str, Callable[[], LLM]] = {
 }
 AGENTS: dict[str, Callable[[House, LLM], Any]] = {
     "selection": lambda house, llm: GeARRetriever(house.store, llm=llm),
-    "separate": lambda house, llm: GeARRetriever(house.store, llm=llm, calls="separate"),
-    "merged": lambda house, llm: GeARRetriever(house.store, llm=llm, calls="merged"),
-    "single": lambda house, llm: GeARRetriever(house.store, llm=llm, calls="single"),
-    "separate, graph": lambda house, llm: GeARRetriever(house.store, llm=llm, graph=house.graph),
-    "external": lambda house, llm: ExternalGeARRetriever(house.store, house.graph, llm=llm),
+    "separate": lambda house, llm: PaperGeARRetriever(SyncGERetriever(house.store, llm=llm)),
+    "merged": lambda house, llm: PaperGeARRetriever(SyncGERetriever(house.store, llm=llm), calls="merged"),
+    "single": lambda house, llm: PaperGeARRetriever(SyncGERetriever(house.store, llm=llm), calls="single"),
+    "separate, graph": lambda house, llm: PaperGeARRetriever(SyncGERetriever(house.store, llm=llm, graph=house.graph)),
+    "external": lambda house, llm: ExternalGeARRetriever(SyncGERetriever(house.store, llm=llm, graph=house.graph)),
     "T²RAG": lambda house, llm: T2RAGRetriever(house.store, llm=llm),
     "T²RAG, ungrounded": lambda house, llm: T2RAGRetriever(house.store, llm=llm, require_grounding=False),
 }
@@ -227,7 +227,7 @@ def test_a_question_that_names_the_example_may_be_taken_apart_like_it() -> None:
 def resolve(reply: str, question: str, passages: dict[str, str]) -> Any:
     clues = Clues()
     clues.add([Triple("Sydney Opera House", "designed by", "?architect")], 0, 9)
-    flow = resolve_flow(question, clues, [], [], passages, RESOLVE_PROMPT, show_passages=True)
+    flow = resolve_flow(question, clues, [], [], passages, RESOLVE_PROMPT)
     return run(flow, answer(reply))
 
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear import fusion
 from llama_index_gear.llm import fitting
 from llama_index_gear.llm.fitting import fit_passages
 from llama_index_gear.llm.responses import count_tokens
@@ -57,6 +56,6 @@ def test_words_weigh_the_same_in_any_order(monkeypatch: pytest.MonkeyPatch) -> N
     text = "It starts. One two three. It goes on. Three two one. It ends."
     shown = set()
     for order in (list, reversed):
-        monkeypatch.setattr(fusion, "_words", lambda text, order=order: list(order(entity_key(text).split())))
+        monkeypatch.setattr(fitting, "_words", lambda text, order=order: list(order(entity_key(text).split())))
         shown.add(fitting._shorten(text, 35, weights))
     assert shown == {"It starts. One two three. …"}

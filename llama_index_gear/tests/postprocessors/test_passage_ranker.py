@@ -16,9 +16,10 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode, TransformComponent
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear import PassageRanker, RankingWeights, Triple, attach_triples, fit_ranking
+from llama_index_gear import PassageRanker, RankingWeights, Triple, attach_triples
 from llama_index_gear.errors import ArgumentError, TripleError
 from llama_index_gear.nodes import without_explanation
+from llama_index_gear.ranking.learning import fit_ranking
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 QUESTION = "Where did the father of Stephen Curry play?"

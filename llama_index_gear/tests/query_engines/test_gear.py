@@ -31,17 +31,17 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_gear import (
     DiverseTripleBeamSearch,
     GeARQueryEngine,
-    GeARRetriever,
     GeARVectorStore,
-    Trace,
+    SyncGERetriever,
     Triple,
     attach_triples,
 )
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.trace.trace import TraceEvent
+from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
 
@@ -136,8 +136,8 @@ def format_shown(found: Sequence[NodeWithScore]) -> str:
 
 @MODES
 async def test_the_sources_are_the_passages_themselves(store: GeARVectorStore, mode: Mode) -> None:
-    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), calls="separate"))
-    found = GeARRetriever(store, llm=ScriptedLLM(SEARCH), calls="separate").retrieve(QUESTION)
+    response = await ask(mode, GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SCRIPT)))))
+    found = PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SEARCH))).retrieve(QUESTION)
     assert response.source_nodes == found and len(found) == len(PASSAGES)
     chains = {source.node.node_id: source.node.metadata["gear_chain"] for source in response.source_nodes}
     assert chains["bob"] == [FATHER, LIVES]
@@ -151,21 +151,21 @@ async def test_the_answer_prompt_numbers_the_first_passages(store: GeARVectorSto
     for top_k in (1, 2, 5, 99):
         llm = ScriptedLLM(SCRIPT)
         response = await ask(
-            mode, GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=top_k, calls="separate")
+            mode, GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)), answer_top_k=top_k)
         )
         context = format_shown(response.source_nodes[:top_k])
         assert llm.history[-1] == ANSWER_PROMPT.format(context_str=context, query_str=QUESTION)
         assert len(response.source_nodes) == len(PASSAGES)
     assert "####\nhats" in llm.history[-1] and "\n#####\nhats" not in llm.history[-1]
     llm = ScriptedLLM(SCRIPT)
-    await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate"))
+    await ask(mode, GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm))))
     assert "\n\n[5] " in llm.history[-1] and "\n\n[6] " not in llm.history[-1]
 
 
 @MODES
 async def test_the_trace_beside_the_answer(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM(SCRIPT)
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate")
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)))
     response, trace = await ask_with_trace(mode, engine, f" {QUESTION} ")
     assert type(response) is Response and str(response) == ANSWER and llm.remaining == 0
     assert {"ann", "bob", "rome"} <= set(list_ids(response.source_nodes))
@@ -182,7 +182,7 @@ async def test_the_trace_beside_the_answer(store: GeARVectorStore, mode: Mode) -
 async def test_what_a_limit_left_is_answered_from_and_named(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM([*SEARCH[:4], ANSWER])
     response = await ask(
-        mode, GeARQueryEngine.from_vector_store(store, llm=llm, budget=Budget(max_llm_calls=4), calls="separate")
+        mode, GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), budget=Budget(max_llm_calls=4)))
     )
     assert str(response) == ANSWER and response.metadata["gear_stopped"] == "max_llm_calls"
     assert response.metadata["gear_llm_calls"] == 4 and {"ann", "bob"} <= set(list_ids(response.source_nodes))
@@ -191,7 +191,7 @@ async def test_what_a_limit_left_is_answered_from_and_named(store: GeARVectorSto
 @MODES
 async def test_a_failing_search_is_answered_from_and_named(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM([*SEARCH[:5], PermissionError("down"), ANSWER])
-    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate"))
+    response = await ask(mode, GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm))))
     assert str(response) == ANSWER and response.metadata["gear_stopped"] == "failed: PermissionError: down"
 
 
@@ -200,7 +200,7 @@ async def test_an_empty_store_has_an_empty_response(tmp_path: Path, mode: Mode) 
     store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=WordEmbedding())
     for streaming in (False, True):
         llm = ScriptedLLM()
-        engine = GeARQueryEngine.from_vector_store(store, llm=llm, streaming=streaming, calls="separate")
+        engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)), streaming=streaming)
         response = await ask(mode, engine)
         assert await join_pieces(response) == "Empty Response" and response.source_nodes == []
         assert response.metadata["gear_stopped"] == "nothing found" and response.metadata["gear_llm_calls"] == 0
@@ -210,10 +210,10 @@ async def test_an_empty_store_has_an_empty_response(tmp_path: Path, mode: Mode) 
 def test_arguments_reach_the_retriever(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     llm = ScriptedLLM([write_facts(FATHER), ANSWER])
     monkeypatch.setattr(Settings, "_llm", llm)
-    engine = GeARQueryEngine.from_vector_store(store, calls="single", similarity_top_k=2)
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store), calls="single", similarity_top_k=2))
     response = engine.query(QUESTION)
     assert str(response) == ANSWER and len(response.source_nodes) == 2
-    assert isinstance(engine.retriever, GeARRetriever) and engine.retriever.llm is llm and llm.remaining == 0
+    assert engine.retriever.llm is llm and llm.remaining == 0
 
 
 # -- streaming, and the reasoner's own answer -------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_arguments_reach_the_retriever(store: GeARVectorStore, monkeypatch: pyte
 async def test_streaming(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM(SCRIPT)
     response, trace = await ask_with_trace(
-        mode, GeARQueryEngine.from_vector_store(store, llm=llm, streaming=True, calls="separate")
+        mode, GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)), streaming=True)
     )
     assert isinstance(response, StreamingResponse if mode == "sync" else AsyncStreamingResponse)
     assert select_search_metadata(response) == COMPACT
@@ -238,7 +238,7 @@ async def test_streaming(store: GeARVectorStore, mode: Mode) -> None:
 async def test_a_synthesizer_of_one_s_own_gets_the_passages_as_they_are(store: GeARVectorStore, mode: Mode) -> None:
     llm, writer = ScriptedLLM(SEARCH), ScriptedLLM(["Italy, I think"])
     own = get_response_synthesizer(response_mode="tree_summarize", llm=writer)  # type: ignore[arg-type]
-    engine = GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate"), own, answer_top_k=3)
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)), own, answer_top_k=3)
     response = await ask(mode, engine)
     assert str(response) == "Italy, I think" and llm.remaining == writer.remaining == 0
     (prompt,) = writer.history
@@ -252,7 +252,9 @@ async def test_a_synthesizer_of_one_s_own_gets_the_passages_as_they_are(store: G
 async def test_a_streaming_synthesizer_of_one_s_own(store: GeARVectorStore, mode: Mode) -> None:
     writer = ScriptedLLM(["Italy, I think"])
     own = get_response_synthesizer(llm=writer, streaming=True)
-    response = await ask(mode, GeARQueryEngine(GeARRetriever(store, llm=ScriptedLLM(SEARCH), calls="separate"), own))
+    response = await ask(
+        mode, GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SEARCH))), own)
+    )
     assert await join_pieces(response) == "Italy,| I| think" and response.metadata["gear_llm_calls"] == 7
 
 
@@ -278,14 +280,16 @@ class OnlyEvenRanks(BaseNodePostprocessor):
 
 @MODES
 async def test_postprocessors_apply_in_order_before_the_answer(store: GeARVectorStore, mode: Mode) -> None:
-    whole = GeARRetriever(store, llm=ScriptedLLM(SEARCH), calls="separate").retrieve(QUESTION)
+    whole = PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SEARCH))).retrieve(QUESTION)
     cutoff = whole[3].score or 0
     llm = ScriptedLLM(SCRIPT)
     even = OnlyEvenRanks(ways=[])
     manager = CallbackManager([])
-    engine = GeARQueryEngine.from_vector_store(
-        store, llm=llm, node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=cutoff), even],
-        callback_manager=manager, calls="separate")  # fmt: skip
+    engine = GeARQueryEngine(
+        PaperGeARRetriever(SyncGERetriever(store, llm=llm)),
+        node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=cutoff), even],
+        callback_manager=manager,
+    )
     response = await ask(mode, engine)
     assert list_ids(response.source_nodes) == [list_ids(whole)[1], list_ids(whole)[3]] and even.ways == [mode]
     assert llm.history[-1] == ANSWER_PROMPT.format(context_str=format_shown([whole[1], whole[3]]), query_str=QUESTION)
@@ -297,8 +301,8 @@ async def test_a_postprocessor_that_asks_for_itself_has_no_part_in_the_trace(
     store: GeARVectorStore, mode: Mode
 ) -> None:
     again = DiverseTripleBeamSearch(store, llm=ScriptedLLM([write_facts(LIES)]), top_n=3)
-    engine = GeARQueryEngine.from_vector_store(
-        store, llm=ScriptedLLM(SCRIPT), node_postprocessors=[again], calls="separate"
+    engine = GeARQueryEngine(
+        PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SCRIPT))), node_postprocessors=[again]
     )
     response, trace = await ask_with_trace(mode, engine)
     assert len(response.source_nodes) == 3 and len(trace.passages) == len(PASSAGES)
@@ -307,7 +311,7 @@ async def test_a_postprocessor_that_asks_for_itself_has_no_part_in_the_trace(
 
 def test_prompts_are_visible_and_replaceable_through_the_engine(store: GeARVectorStore) -> None:
     llm = ScriptedLLM(SCRIPT)
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate")
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)))
     prompt_names = ["retriever:read", "retriever:gist", "retriever:reason", "retriever:rewrite"]
     assert {*prompt_names, "response_synthesizer:text_qa_template"} <= engine.get_prompts().keys()
     assert engine.get_prompts()["response_synthesizer:text_qa_template"] == ANSWER_PROMPT
@@ -324,17 +328,10 @@ def test_prompts_are_visible_and_replaceable_through_the_engine(store: GeARVecto
         engine.update_prompts({"retriever:gist": PromptTemplate("{gist} {question}")})
 
 
-def test_an_answer_prompt_in_the_one_line(store: GeARVectorStore) -> None:
-    llm = ScriptedLLM(SCRIPT)
-    prompt = PromptTemplate("Answer in Greek: {context_str} {query_str}")
-    GeARQueryEngine.from_vector_store(store, llm=llm, text_qa_template=prompt, calls="separate").query(QUESTION)
-    assert llm.history[-1].startswith("Answer in Greek: [1] ")
-
-
 @MODES
 async def test_retrieve_and_synthesize_alone(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM(SCRIPT)
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=2, calls="separate")
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)), answer_top_k=2)
     bundle, more = QueryBundle(QUESTION), [NodeWithScore(node=TextNode(id_="more", text="more"))]
     if mode == "sync":
         found = engine.retrieve(bundle)
@@ -351,8 +348,8 @@ async def test_retrieve_and_synthesize_alone(store: GeARVectorStore, mode: Mode)
 
 async def test_the_events_end_with_the_response(store: GeARVectorStore) -> None:
     for streaming in (False, True):
-        engine = GeARQueryEngine.from_vector_store(
-            store, llm=ScriptedLLM(SCRIPT), streaming=streaming, calls="separate"
+        engine = GeARQueryEngine(
+            PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SCRIPT))), streaming=streaming
         )
         *events, response = [item async for item in engine.astream_events(QUESTION)]
         assert isinstance(response, AsyncStreamingResponse if streaming else Response)
@@ -366,7 +363,7 @@ async def test_the_events_end_with_the_response(store: GeARVectorStore) -> None:
 
 
 async def test_an_error_comes_out_of_the_stream(store: GeARVectorStore) -> None:
-    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM([PermissionError("down")]), calls="separate")
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM([PermissionError("down")]))))
     with pytest.raises(PermissionError, match="down"):
         _ = [item async for item in engine.astream_events(QUESTION)]
 
@@ -387,9 +384,9 @@ class Recorder(BaseEventHandler):
 async def test_instrumentation_and_callbacks_see_one_query(store: GeARVectorStore, mode: Mode) -> None:
     root, recorder, spans = get_dispatcher(), Recorder(seen=[]), SimpleSpanHandler()
     debug = LlamaDebugHandler(print_trace_on_end=False)
-    engine = GeARQueryEngine.from_vector_store(
-        store, llm=ScriptedLLM(SCRIPT), callback_manager=CallbackManager([debug]), calls="separate"
-    )
+    manager = CallbackManager([debug])
+    agent = PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SCRIPT)), callback_manager=manager)
+    engine = GeARQueryEngine(agent, callback_manager=manager)
     root.add_event_handler(recorder)
     root.add_span_handler(spans)
     try:
@@ -404,7 +401,7 @@ async def test_instrumentation_and_callbacks_see_one_query(store: GeARVectorStor
     prefix = "" if mode == "sync" else "a"
     for name in (f"BaseQueryEngine.{prefix}query", f"BaseRetriever.{prefix}retrieve"):
         assert sum(span_name.split(".")[1] == name.split(".")[1] for span_name in names) == 1
-    assert names.count(f"GeARQueryEngine._{prefix}query") == names.count(f"GeARRetriever._{prefix}retrieve") == 1
+    assert names.count(f"GeARQueryEngine._{prefix}query") == names.count(f"PaperGeARRetriever._{prefix}retrieve") == 1
     for kind in (CBEventType.QUERY, CBEventType.RETRIEVE, CBEventType.SYNTHESIZE):
         ((begun, ended),) = debug.get_event_pairs(kind)
         assert (begun.payload or ended.payload) is not None
@@ -430,7 +427,7 @@ def make_thoughtful_llm(answer: str) -> ScriptedLLM:
 
 async def test_engines_and_questions_side_by_side_do_not_mix_their_traces(store: GeARVectorStore) -> None:
     engines = [
-        GeARQueryEngine.from_vector_store(store, llm=make_thoughtful_llm(name), calls="separate")
+        GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=make_thoughtful_llm(name))))
         for name in ("one", "two")
     ]
     questions = [QUESTION, "Where does Bob live", "What lies in Italy", "Who is Ann", "Tea"]
@@ -458,7 +455,7 @@ async def get_last(engine: GeARQueryEngine, question: str) -> Any:
 
 @MODES
 async def test_a_trace_asked_for_does_not_reach_the_next_question(store: GeARVectorStore, mode: Mode) -> None:
-    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT * 3), calls="separate")
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SCRIPT * 3))))
     _, first = await ask_with_trace(mode, engine)
     before = first.model_dump()
     await ask(mode, engine)
@@ -475,7 +472,7 @@ async def test_cancelling_stops_the_work(store: GeARVectorStore) -> None:
             await asyncio.sleep(60)
 
     llm = ScriptedLLM(SCRIPT)
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, node_postprocessors=[Forever()], calls="separate")
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)), node_postprocessors=[Forever()])
     task = asyncio.create_task(engine.aquery(QUESTION))
     await asyncio.wait_for(began.wait(), 30)
     task.cancel()
@@ -495,7 +492,7 @@ def make_tool(engine: BaseQueryEngine, name: str = "facts") -> QueryEngineTool:
 async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
     script = ScriptedLLM(SCRIPT)
     llm, seen = tool_caller("facts", QUESTION)
-    facts_tool = make_tool(GeARQueryEngine.from_vector_store(store, llm=script, calls="separate"))
+    facts_tool = make_tool(GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=script))))
     await FunctionAgent(tools=[facts_tool], llm=llm, streaming=False).run("Find out.")
     assert any(ANSWER in text for text in seen) and script.remaining == 0
 
@@ -503,7 +500,7 @@ async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> N
 def make_sub_question_engine(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEngine:
     asked = [{"sub_question": "Who is Ann", "tool_name": "one"}, {"sub_question": "Tea", "tool_name": "two"}]
     engines = {
-        name: GeARQueryEngine.from_vector_store(store, llm=make_thoughtful_llm(name), calls="separate")
+        name: GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=make_thoughtful_llm(name))))
         for name in ("one", "two")
     }
     writer = ScriptedLLM(["both"])
@@ -534,8 +531,8 @@ async def test_under_a_sub_question_engine(store: GeARVectorStore, mode: Mode) -
 async def test_behind_a_router(store: GeARVectorStore, mode: Mode) -> None:
     script, unused = ScriptedLLM(SCRIPT), ScriptedLLM()
     tools = [
-        make_tool(GeARQueryEngine.from_vector_store(store, llm=unused, calls="separate"), "one"),
-        make_tool(GeARQueryEngine.from_vector_store(store, llm=script, calls="separate"), "two"),
+        make_tool(GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=unused))), "one"),
+        make_tool(GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=script))), "two"),
     ]
     selector = LLMSingleSelector.from_defaults(llm=ScriptedLLM(['[{"choice": 2, "reason": "several hops"}]']))
     response = await ask(mode, RouterQueryEngine(selector, tools, llm=ScriptedLLM()))

@@ -1,4 +1,4 @@
-"""`GeARQueryEngine` with calls="selection": the answer of the agent's last call, and its citations."""
+"""`GeARQueryEngine` with a `GeARRetriever`: the answer of the agent's last call, and its citations."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore, Trace
+from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore, SyncGERetriever
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace import rendering
-from llama_index_gear.trace.trace import TraceEvent
+from llama_index_gear.trace.trace import Trace, TraceEvent
 
 QUESTION = "Where does the father of Ann live"
 TEXTS = {
@@ -59,7 +60,7 @@ def make_engine(
     store: GeARVectorStore, replies: Sequence[Reply], budget: Budget | None = None, **arguments: Any
 ) -> tuple[GeARQueryEngine, ScriptedLLM]:
     llm = ScriptedLLM(replies)
-    return GeARQueryEngine(GeARRetriever(store, llm=llm, calls="selection", budget=budget), **arguments), llm
+    return GeARQueryEngine(GeARRetriever(store, llm=llm, budget=budget), **arguments), llm
 
 
 async def query(mode: str, engine: GeARQueryEngine) -> Any:
@@ -183,6 +184,6 @@ async def test_a_synthesizer_of_the_user_s_gets_the_named_passages(store: GeARVe
 
 def test_arguments_that_do_not_go_together(store: GeARVectorStore) -> None:
     with pytest.raises(ArgumentError, match="abstain: write GeARRetriever"):
-        GeARQueryEngine(GeARRetriever(store, llm=ScriptedLLM(), calls="separate"), abstain=True)
-    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(), calls="selection", abstain=True)
+        GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM())), abstain=True)
+    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(), abstain=True)
     assert set(engine.get_prompts()) >= {"retriever:select", "response_synthesizer:text_qa_template"}

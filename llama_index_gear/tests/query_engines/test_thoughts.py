@@ -10,7 +10,16 @@ from llama_index.core.base.response.schema import AsyncStreamingResponse, Stream
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import TextNode
 
-from llama_index_gear import GeARQueryEngine, GeARVectorStore, T2RAGQueryEngine, Triple, attach_triples
+from llama_index_gear import (
+    GeARQueryEngine,
+    GeARVectorStore,
+    SyncGERetriever,
+    T2RAGQueryEngine,
+    T2RAGRetriever,
+    Triple,
+    attach_triples,
+)
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 QUESTION = "Where does Ann's father live?"
@@ -64,8 +73,9 @@ def answer_with(words: str, step: str = "{}") -> ScriptedLLM:
 async def test_thoughts_are_neither_said_nor_cited(
     store: GeARVectorStore, mode: str, streaming: bool, kind: Any, words: str
 ) -> None:
-    arguments: dict[str, Any] = {"calls": "single"} if kind is GeARQueryEngine else {}
-    engine = kind.from_vector_store(store, llm=answer_with(words), streaming=streaming, **arguments)
+    llm = answer_with(words)
+    of_gear = PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single")
+    engine = kind(of_gear if kind is GeARQueryEngine else T2RAGRetriever(store, llm=llm), streaming=streaming)
     text, trace, _ = await ask(mode, engine)
     assert text == trace.response == "Rome [2]" and list(trace.citations) == ["2"]
 
@@ -84,7 +94,7 @@ async def test_a_stream_waits_for_a_model_that_thinks_without_an_opening_mark(
     llm = Unopened(  # type: ignore[call-arg]  # pydantic's plugin is not at work
         otherwise=lambda prompt: "Is it [3]?\n</think>\n" + ("Rome [2]" if "Answer a question" in prompt else "{}")
     )
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="single", streaming=True)
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"), streaming=True)
     text, trace, _ = await ask(mode, engine)
     assert text == "Rome [2]" and list(trace.citations) == ["2"]
 
@@ -95,8 +105,10 @@ async def test_a_stream_waits_for_a_model_that_thinks_without_an_opening_mark(
 async def test_an_empty_answer_names_the_passages(
     store: GeARVectorStore, mode: str, streaming: bool, words: str
 ) -> None:
-    engine = GeARQueryEngine.from_vector_store(
-        store, llm=answer_with(words, '{"triples": []}'), calls="single", streaming=streaming, answer_top_k=2
+    engine = GeARQueryEngine(
+        PaperGeARRetriever(SyncGERetriever(store, llm=answer_with(words, '{"triples": []}')), calls="single"),
+        streaming=streaming,
+        answer_top_k=2,
     )
     text, trace, response = await ask(mode, engine)
     assert text == trace.response and text.startswith(NOTHING) and "[2]" in text and "[3]" not in text
@@ -106,7 +118,7 @@ async def test_an_empty_answer_names_the_passages(
 
 async def test_an_empty_answer_is_not_verified(store: GeARVectorStore) -> None:
     llm = answer_with("")
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="single", verify=True)
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"), verify=True)
     _, trace, _ = await ask("sync", engine)
     assert trace.verification == "no answer" and not any("follows" in prompt for prompt in llm.history)
 
@@ -118,14 +130,18 @@ async def test_a_synthesizer_of_one_s_own_says_no_thoughts_either(
 ) -> None:
     own = get_response_synthesizer(llm=ScriptedLLM(["<think>hm</think>Rome, I say"] * 2), streaming=streaming)
     llm = ScriptedLLM(otherwise=lambda _: "{}")
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="single", response_synthesizer=own)
+    engine = GeARQueryEngine(
+        PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"), response_synthesizer=own
+    )
     text, trace, _ = await ask(mode, engine)
     assert text == trace.response == "Rome, I say"
 
 
 async def test_thoughts_do_not_reach_the_agent_behind_a_tool(store: GeARVectorStore) -> None:
     llm = answer_with("<think>Is it [3]?</think>Rome [2]")
-    output = GeARQueryEngine.from_vector_store(store, llm=llm, calls="single").as_tool().call(QUESTION)
+    output = (
+        GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single")).as_tool().call(QUESTION)
+    )
     assert output.content.startswith("Rome [2]\n[2] ") and output.content.count("\n") == 1
 
 
@@ -135,6 +151,6 @@ async def test_an_answer_that_a_busy_server_refuses_is_asked_for_again(
 ) -> None:
     monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
     llm = ScriptedLLM(['{"triples": []}', ConnectionError("lost"), TimeoutError("late"), "Rome [2]"])
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="single")
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"))
     text, _, _ = await ask(mode, engine)
     assert text == "Rome [2]" and llm.remaining == 0

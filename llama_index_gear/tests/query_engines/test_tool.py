@@ -47,7 +47,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]
 
 def make_engine(store: GeARVectorStore, script: list[str] | None = None, **arguments: Any) -> GeARQueryEngine:
     llm = ScriptedLLM(GEAR if script is None else script)
-    return GeARQueryEngine.from_vector_store(store, llm=llm, calls="selection", **arguments)
+    return GeARQueryEngine.from_vector_store(store, llm=llm, **arguments)
 
 
 async def call(mode: str, tool: QueryEngineTool, question: str = QUESTION) -> ToolOutput:
@@ -124,7 +124,7 @@ async def test_the_event_loop_goes_on(store: GeARVectorStore) -> None:
             return self.complete(prompt)
 
     llm = Slow(GEAR)  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="selection")
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm)
     task = asyncio.create_task(engine.as_tool().acall(input=QUESTION))
     await waiting.wait()
     ticked.set()

@@ -25,16 +25,17 @@ from llama_index_gear import (
     GeARQueryEngine,
     GeARRetriever,
     GeARVectorStore,
+    SyncGERetriever,
     T2RAGQueryEngine,
     T2RAGRetriever,
-    Trace,
     Triple,
     attach_triples,
 )
 from llama_index_gear.agents.verification import VERIFY_PROMPT
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
-from llama_index_gear.trace.trace import TraceEvent
+from llama_index_gear.trace.trace import Trace, TraceEvent
 
 QUESTION = "Where does the father of Ann live"
 TEXTS = {
@@ -101,7 +102,9 @@ def make_engine(
     **arguments: Any,
 ) -> tuple[GeARQueryEngine, ScriptedLLM]:
     llm = ScriptedLLM(replies, otherwise=checker)
-    retriever = GeARRetriever(store, llm=llm, calls=calls, budget=budget)
+    retriever: GeARRetriever | PaperGeARRetriever = GeARRetriever(store, llm=llm, budget=budget)
+    if calls != "selection":
+        retriever = PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls=calls, budget=budget)
     return GeARQueryEngine(retriever, **{"verify": True, **arguments}), llm
 
 
@@ -170,7 +173,7 @@ async def test_a_graph_s_agent(store: GeARVectorStore, tmp_path: Path, mode: str
     with ExternalTripleStore.from_path(tmp_path / "graph", embed_model=WordEmbedding()) as graph:
         graph.load([Triple("Ann", "father", "Bob")])
         llm = ScriptedLLM(['{"triples": []}', '{"sufficient": true}', "[1, 2]", "Rome [1]"], otherwise=judge("bob"))
-        engine = GeARQueryEngine(ExternalGeARRetriever(store, graph, llm=llm), verify=True)
+        engine = GeARQueryEngine(ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph)), verify=True)
         response, trace = await query(mode, engine)
     assert str(response) == "Rome [1]" and llm.remaining == 0
     assert trace.supporting == ["bob"] and trace.verification == "supported"

@@ -18,15 +18,17 @@ from llama_index_gear import (
     GeARQueryEngine,
     GeARRetriever,
     GeARVectorStore,
+    SyncGERetriever,
     T2RAGQueryEngine,
     T2RAGRetriever,
-    Trace,
     Triple,
     attach_triples,
 )
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.query_engines.t2rag import CLUES_PROMPT
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.trace.trace import Trace
 
 QUESTION = "Where does the father of Ann live"
 TEXTS = {"ann": "Ann has a father, who is Bob", "bob": "Bob lives in Rome"}
@@ -68,8 +70,11 @@ def make_engine(
     if agent == "t2rag":
         return T2RAGQueryEngine(T2RAGRetriever(store, llm=llm, budget=budget)), llm
     if agent == "external":
-        return GeARQueryEngine(ExternalGeARRetriever(store, graph, llm=llm, budget=budget)), llm
-    return GeARQueryEngine(GeARRetriever(store, llm=llm, budget=budget, calls=agent)), llm  # type: ignore[arg-type]
+        return GeARQueryEngine(ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph), budget=budget)), llm
+    if agent == "selection":
+        return GeARQueryEngine(GeARRetriever(store, llm=llm, budget=budget)), llm
+    calls: Any = agent
+    return GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls=calls, budget=budget)), llm
 
 
 async def query(mode: str, engine: Any) -> tuple[Any, Trace]:
@@ -119,7 +124,7 @@ async def test_one_reply_that_could_be_read_is_enough(
 @MODES
 async def test_a_reply_that_was_asked_for_once_more_was_read(store: GeARVectorStore, mode: str) -> None:
     llm = ScriptedLLM(["Hm", READABLE["selection"]])
-    _, trace = await query(mode, GeARQueryEngine(GeARRetriever(store, llm=llm, calls="selection")))
+    _, trace = await query(mode, GeARQueryEngine(GeARRetriever(store, llm=llm)))
     assert [call.unreadable for call in trace.calls] == [True, False] and trace.warning == ""
     assert [call.unreadable for call in Trace.model_validate_json(trace.model_dump_json()).calls] == [True, False]
 
@@ -127,7 +132,7 @@ async def test_a_reply_that_was_asked_for_once_more_was_read(store: GeARVectorSt
 @MODES
 async def test_a_budget_that_ends_before_the_second_try_hides_nothing(store: GeARVectorStore, mode: str) -> None:
     llm = ScriptedLLM(["Hm", "Perhaps Rome"])
-    agent = GeARRetriever(store, llm=llm, calls="selection", budget=Budget(max_llm_calls=1))
+    agent = GeARRetriever(store, llm=llm, budget=Budget(max_llm_calls=1))
     response, trace = await query(mode, GeARQueryEngine(agent))
     assert trace.stopped == "max_llm_calls" and trace.calls[0].unreadable
     assert response.metadata["gear_warning"].startswith("none of the language model's replies (1) could be read")
@@ -136,6 +141,6 @@ async def test_a_budget_that_ends_before_the_second_try_hides_nothing(store: GeA
 @MODES
 async def test_a_reply_without_facts_was_read_all_the_same(store: GeARVectorStore, mode: str) -> None:
     llm = ScriptedLLM(['{"triples": []}'])
-    agent = GeARRetriever(store, llm=llm, calls="single")
+    agent = PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single")
     _, trace = agent.retrieve_with_trace(QUESTION) if mode == "sync" else await agent.aretrieve_with_trace(QUESTION)
     assert trace.warning == "" and Trace(question="?").warning == ""

@@ -11,9 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llama_index_gear import RankingWeights, fit_ranking
+from llama_index_gear import RankingWeights
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.ranking.learning import Example, RankingFit, _fit_table, _loss, fit_weights
+from llama_index_gear.ranking.learning import (
+    Example,
+    RankingFit,
+    _fit_table,
+    _loss,
+    fit_ranking,
+    fit_weights,
+)
 from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.store.bm25 import make_encoder

@@ -21,8 +21,7 @@ import llama_index_gear.expansion.pagerank as pagerank
 from llama_index_gear import GeARVectorStore, GraphRetriever, LocalPageRank, PassageRanker, RankingWeights
 from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
 from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
-from llama_index_gear.flow import run
-from llama_index_gear.requests import EmbedQuery
+from llama_index_gear.flow import EmbedQuery, run
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
 

@@ -27,7 +27,7 @@ from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.storage_context import StorageContext
 from llama_index.core.tools import RetrieverTool
-from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQueryMode
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 from qdrant_client import models
 
@@ -35,7 +35,6 @@ import llama_index_gear.expansion.pipeline as graph_walk
 from llama_index_gear import (
     DiverseTripleBeamSearch,
     ExternalTripleStore,
-    GeARRetriever,
     GeARVectorStore,
     LocalPageRank,
     NaiveGERetriever,
@@ -49,6 +48,7 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import local_pagerank_flow
 from llama_index_gear.expansion.pipeline import GraphExpansionEvent
 from llama_index_gear.flow import Flow
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.triple import StoredTriple
@@ -122,9 +122,9 @@ async def test_three_triples_reach_three_hops(store: GeARVectorStore) -> None:
 
 
 async def test_the_score_is_the_arithmetic_of_the_two_ranks(store: GeARVectorStore) -> None:
-    for node in await retrieve_both_ways(NaiveGERetriever(store, similarity_top_k=6, rrf_k=7)):
+    for node in await retrieve_both_ways(NaiveGERetriever(store, similarity_top_k=6)):
         ranks = node.node.metadata["gear_ranks"]
-        assert node.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks.values()), abs=1e-12)
+        assert node.score == pytest.approx(sum(1 / (60 + rank) for rank in ranks.values()), abs=1e-12)
 
 
 async def test_the_explanation_is_hidden_from_models(store: GeARVectorStore) -> None:
@@ -235,7 +235,7 @@ async def test_pagerank_is_a_third_list(store: GeARVectorStore, embed_model: Wor
     """PageRank reaches passages over any number of triples, and its list counts like the other two."""
     base = RankBM25Retriever(make_nodes(embed_model)[:1], similarity_top_k=1)
     found = await retrieve_both_ways(
-        NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1), rrf_k=7, pagerank=LocalPageRank())
+        NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1), pagerank=LocalPageRank())
     )
     ranks = {result.node.node_id: result.node.metadata["gear_ranks"] for result in found}
     assert ranks == {
@@ -244,7 +244,9 @@ async def test_pagerank_is_a_third_list(store: GeARVectorStore, embed_model: Wor
         "tech": {"pagerank": 3},
     }
     for node in found:
-        assert node.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks[node.node.node_id].values()), abs=1e-12)
+        assert node.score == pytest.approx(
+            sum(1 / (60 + rank) for rank in ranks[node.node.node_id].values()), abs=1e-12
+        )
     assert list_ids(await retrieve_both_ways(NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1)))) == [
         "stephen"
     ]
@@ -305,23 +307,23 @@ async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbe
     search = DiverseTripleBeamSearch(store, pagerank=LocalPageRank())
     expected = NaiveGERetriever(store, base, pagerank=LocalPageRank()).retrieve(QUESTION)
     assert await search.apostprocess_nodes(base.retrieve(QUESTION), query_str=QUESTION) == expected
-    agent = GeARRetriever(
-        store,
-        base,
-        llm=ScriptedLLM(["[]"]),
+    agent = PaperGeARRetriever(
+        SyncGERetriever(
+            store, base, llm=ScriptedLLM(["[]"]), beam_search=BeamSearch(beam_length=1), pagerank=LocalPageRank()
+        ),
         calls="single",
-        beam_search=BeamSearch(beam_length=1),
-        pagerank=LocalPageRank(),
     )
     nodes_, trace = agent.retrieve_with_trace(QUESTION)
     assert set(list_ids(nodes_)) == {"stephen", "dell", "tech"} and trace.steps[0].pagerank[0] == "stephen"
-    few = GeARRetriever(
-        store,
-        llm=ScriptedLLM(["[]"]),
+    few = PaperGeARRetriever(
+        SyncGERetriever(
+            store,
+            llm=ScriptedLLM(["[]"]),
+            similarity_top_k=2,
+            beam_search=BeamSearch(beam_length=1),
+            pagerank=LocalPageRank(),
+        ),
         calls="single",
-        base_top_k=2,
-        beam_search=BeamSearch(beam_length=1),
-        pagerank=LocalPageRank(),
     )
     (step,) = few.retrieve_with_trace(QUESTION)[1].steps
     assert len(step.pagerank) == len(step.base) == 2 < len(trace.steps[0].pagerank)
@@ -368,7 +370,14 @@ def test_what_the_store_s_own_search_found_is_not_fetched_to_apply_filters(
     retrievers: list[tuple[Callable[..., Any], int]] = [
         (NaiveGERetriever, 1),
         (lambda *given, **more: SyncGERetriever(*given, llm=ScriptedLLM([reply]), **more), 1),
-        (lambda *given, **more: GeARRetriever(*given, llm=ScriptedLLM([reply]), calls="single", **more), 2),
+        (
+            lambda *given, similarity_top_k=10, **more: PaperGeARRetriever(
+                SyncGERetriever(*given, llm=ScriptedLLM([reply]), **more),
+                calls="single",
+                similarity_top_k=similarity_top_k,
+            ),
+            2,
+        ),
     ]
     for make, checks in retrievers:
         for base, expected in ((None, 0), (foreign, checks)):
@@ -406,7 +415,7 @@ async def test_a_filter_that_matches_nothing_finds_nothing(store: GeARVectorStor
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"similarity_top_k": 0}, {"similarity_top_k": -1}, {"rrf_k": -1},
+        {"similarity_top_k": 0}, {"similarity_top_k": -1},
     ],
 )  # fmt: skip
 def test_numbers_outside_their_range(store: GeARVectorStore, wrong: dict[str, Any]) -> None:
@@ -415,8 +424,6 @@ def test_numbers_outside_their_range(store: GeARVectorStore, wrong: dict[str, An
 
 
 def test_other_wrong_arguments(store: GeARVectorStore) -> None:
-    with pytest.raises(ArgumentError, match="GeARVectorStore"):
-        NaiveGERetriever("store")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="empty"):
         NaiveGERetriever(store).retrieve("   ")
     with pytest.raises(ArgumentError, match="link_top_k"):
@@ -550,7 +557,7 @@ def test_a_fusion_knows_a_passage_again(store: GeARVectorStore, embed_model: Wor
 
 async def test_what_a_query_transform_wrote_is_what_is_embedded(store: GeARVectorStore) -> None:
     """The question's embedding is the mean of `custom_embedding_strs`, which HyDE and its like fill."""
-    retriever = NaiveGERetriever(store, vector_store_query_mode=VectorStoreQueryMode.DEFAULT, similarity_top_k=1)
+    retriever = NaiveGERetriever(store, similarity_top_k=1)
     cheese = QueryBundle(QUESTION, custom_embedding_strs=["Cheese is made of milk", "cheese milk"])
     assert list_ids(await retrieve_both_ways(retriever, cheese)) == ["noise-4"]
     assert list_ids(await retrieve_both_ways(retriever)) != ["noise-4"]
@@ -634,10 +641,6 @@ async def test_every_triple_that_a_fact_is_linked_to_is_a_start(
     for top_k in (1, 3):
         SyncGERetriever(store, llm=ScriptedLLM([note]), link_top_k=top_k).retrieve(QUESTION)
         assert len(events[-1].seeds) == top_k
-    DiverseTripleBeamSearch(store, llm=ScriptedLLM([note]), link_top_k=2).postprocess_nodes(
-        NaiveGERetriever(store).retrieve(QUESTION), query_str=QUESTION
-    )
-    assert len(events[-1].seeds) == 2
 
 
 def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> None:
@@ -655,13 +658,13 @@ def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> N
 
 def test_a_postprocessor_s_arguments_are_its_walk_s(store: GeARVectorStore) -> None:
     settings = BeamSearch(beam_size=5, beam_length=3, neighbors=6, gamma=7.0, diversity=False, scorer="additive")
-    search = DiverseTripleBeamSearch(store, beam_search=settings, rrf_k=3, top_n=4)
-    retriever = NaiveGERetriever(store, beam_search=settings, rrf_k=3, similarity_top_k=4)
+    search = DiverseTripleBeamSearch(store, beam_search=settings, top_n=4)
+    retriever = NaiveGERetriever(store, beam_search=settings, similarity_top_k=4)
     for expansion in (search._expansion, retriever._expansion):
-        assert (expansion.rrf_k, expansion.similarity_top_k, expansion.beam_search) == (3, 4, settings)
+        assert (expansion.similarity_top_k, expansion.beam_search) == (4, settings)
     prompt = PromptTemplate("Mine: {question} / {passages}")
     llm = ScriptedLLM(["[]"])
-    DiverseTripleBeamSearch(store, llm=llm, read_prompt=prompt).postprocess_nodes(
+    DiverseTripleBeamSearch(store, llm=llm, prompts={"read": prompt}).postprocess_nodes(
         NaiveGERetriever(store).retrieve(QUESTION), query_str=QUESTION
     )
     assert llm.history[0].startswith("Mine: ")

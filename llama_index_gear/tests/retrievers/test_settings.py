@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.llms import MockLLM
 from llama_index.core.prompts import PromptTemplate, RichPromptTemplate, SelectorPromptTemplate
-from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
+from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQueryMode
 
@@ -38,6 +36,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, GeARPolicy
 from llama_index_gear.errors import ArgumentError, StoreError
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -80,100 +79,42 @@ def write_facts(*triples: tuple[str, str, str]) -> str:
 # -- read back --------------------------------------------------------------------------------------------------------
 
 
-def test_settings_can_be_read_back_from_every_retriever(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    llm = ScriptedLLM()
-    base = RankBM25Retriever([TextNode(id_="gift", text="Gift")])
-    walks: dict[str, Any] = {"similarity_top_k": 4, "filters": ONLY, "beam_search": SEARCH, "pagerank": PAGERANK}
-    retrievers: list[Any] = [
-        NaiveGERetriever(store, base, **walks),
-        SyncGERetriever(store, base, llm=llm, **walks),
-        GeARRetriever(store, base, llm=llm, budget=BUDGET, max_steps=2, calls="merged", **walks),
-    ]
-    for retriever in retrievers:
-        assert (retriever.vector_store, retriever.base_retriever, retriever.graph) == (store, base, None)
-        assert (retriever.similarity_top_k, retriever.filters) == (4, ONLY)
-        assert (retriever.beam_search, retriever.pagerank) == (SEARCH, PAGERANK)
-    assert [retriever.llm for retriever in retrievers] == [None, llm, llm]
-    gear = retrievers[2]
-    assert (gear.budget, gear.max_steps, gear.calls) == (BUDGET, 2, "merged")
-    outside = ExternalGeARRetriever(store, graph, llm=llm, budget=BUDGET, beam_search=SEARCH)
-    assert (outside.graph, outside.budget, outside.beam_search, outside.max_steps) == (graph, BUDGET, SEARCH, 2)
-    clues = T2RAGRetriever(store, llm=llm, budget=BUDGET, max_rounds=5, similarity_top_k=6, filters=ONLY)
-    assert (clues.budget, clues.max_steps, clues.similarity_top_k, clues.filters) == (BUDGET, 5, 6, ONLY)
-    assert (
-        NaiveGERetriever(store).beam_search == BeamSearch()
-        and GeARRetriever(store, llm=llm, calls="separate").budget == Budget()
-    )
-
-
-def test_an_agent_makes_one_call_a_step_unless_it_walks_a_graph(
-    store: GeARVectorStore, graph: ExternalTripleStore
-) -> None:
-    assert GeARRetriever(store, llm=ScriptedLLM()).calls == "selection"
-    assert GeARRetriever(store, llm=ScriptedLLM(), graph=graph).calls == "separate"
-
-
 def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[tuple[Any, dict[str, Any]]]:
     """Return arguments of every retriever; those that exclude each other stand in two cases."""
     llm, base, sparse = ScriptedLLM(), RankBM25Retriever([TextNode(text="x")]), VectorStoreQueryMode.SPARSE
-    prompt = PromptTemplate("Own {question} {passages}")
-    everywhere: dict[str, Any] = {
-        "vector_store": store,
-        "similarity_top_k": 4,
-        "filters": ONLY,
-        "rrf_k": 7,
-        "callback_manager": CallbackManager(),
-        "verbose": True,
-    }
-    agent: dict[str, Any] = {**everywhere, "llm": llm, "budget": BUDGET}
-    walk: dict[str, Any] = {"beam_search": SEARCH, "link_top_k": 2}
-    own: dict[str, Any] = {"vector_store_query_mode": sparse, "pagerank": PAGERANK}
-    foreign: dict[str, Any] = {"base_retriever": base, "graph": graph}
-    gear = {**agent, **walk, "passage_link_top_k": 5, "gist_size": 9, "prompts": {"read": prompt}}
-    selection = {**agent, **own, "link_top_k": 2, "calls": "selection", "show_top_k": 7, "show_tokens": 900}
-    selection |= {"prompts": {"select": PromptTemplate("Own {passages} {gist} {question} {queries}")}}
-    selection["weights"] = RankingWeights({"tied": 1.0})
-    external = {**agent, **walk, "graph": graph, "check_alignment": False, "gist_size": 9, "prompts": {"read": prompt}}
-    sync = {**everywhere, **walk, "llm": llm, "read_prompt": prompt}
-    ranking: dict[str, Any] = {
-        **{name: value for name, value in everywhere.items() if name != "rrf_k"},
-        "weights": RankingWeights({"tied": 1.0}),
-        "pagerank": PAGERANK,
-    }
+    weights, read = RankingWeights({"tied": 1.0}), PromptTemplate("Own {question} {passages}")
+    select = PromptTemplate("Own {passages} {gist} {question} {queries}")
+    every: dict[str, Any] = {"similarity_top_k": 4, "callback_manager": CallbackManager()}
+    over: dict[str, Any] = {**every, "vector_store": store, "filters": ONLY}
+    walk: dict[str, Any] = {**over, "beam_search": SEARCH}
+    sync: dict[str, Any] = {**walk, "llm": llm, "link_top_k": 2, "prompts": {"read": read}}
+    steps: dict[str, Any] = {**every, "budget": BUDGET, "max_steps": 2, "prompts": {"read": read}}
+    clues: dict[str, Any] = {"passages_per_round": 3, "search_by": "passages", "require_grounding": False}
+    clues |= {"max_rounds": 5, "expand": SEARCH, "prompts": {"decompose": PromptTemplate("Own {question}")}}
+    shown: dict[str, Any] = {"show_top_k": 7, "show_tokens": 900, "weights": weights, "prompts": {"select": select}}
     return [
-        (GraphRetriever, {**ranking, "vector_store_query_mode": sparse}),
-        (GraphRetriever, {**ranking, "base_retriever": base}),
-        (NaiveGERetriever, {**everywhere, **own, "beam_search": SEARCH}),
-        (NaiveGERetriever, {**everywhere, **foreign, "beam_search": SEARCH}),
-        (SyncGERetriever, {**sync, **own}),
-        (SyncGERetriever, {**sync, **foreign, "check_alignment": False}),
-        (GeARRetriever, {**gear, **own, "max_steps": 2, "calls": "merged", "base_top_k": 6}),
-        (GeARRetriever, {**gear, **foreign, "check_alignment": False}),
-        (GeARRetriever, selection),
+        (GraphRetriever, {**over, "weights": weights, "pagerank": PAGERANK, "vector_store_query_mode": sparse}),
+        (GraphRetriever, {**over, "base_retriever": base}),
+        (NaiveGERetriever, {**walk, "pagerank": PAGERANK}),
+        (NaiveGERetriever, {**walk, "base_retriever": base, "graph": graph}),
+        (SyncGERetriever, {**sync, "pagerank": PAGERANK}),
+        (SyncGERetriever, {**sync, "base_retriever": base, "graph": graph, "check_alignment": False}),
+        (GeARRetriever, {**over, **shown, "base_retriever": base, "llm": llm, "max_steps": 2, "budget": BUDGET}),
+        (
+            PaperGeARRetriever,
+            {**steps, "expansion": SyncGERetriever(store, llm=llm), "calls": "merged", "passage_link_top_k": 5},
+        ),
         (
             ExternalGeARRetriever,
-            {**external, "vector_store_query_mode": sparse, "base_top_k": 6, "max_steps": 3, "expand_from_step": 3},
+            {**steps, "expansion": SyncGERetriever(store, llm=llm, graph=graph), "rank_top_k": None},
         ),
-        (ExternalGeARRetriever, {**external, "base_retriever": base, "rank_top_k": None}),
-        (
-            T2RAGRetriever,
-            {
-                **agent,
-                "max_rounds": 5,
-                "passages_per_round": 3,
-                "search_by": "passages",
-                "require_grounding": False,
-                "expand": SEARCH,
-                "prompts": {"decompose": PromptTemplate("Own {question}")},
-            },
-        ),
-        (T2RAGRetriever, {**agent, "show_passages": False}),
+        (T2RAGRetriever, {**over, **clues, "llm": llm, "budget": BUDGET}),
     ]
 
 
 def read_settings(retriever: Any) -> dict[str, Any]:
     """Read all arguments back; prompts come back through `get_prompts`, as everywhere in LlamaIndex."""
-    names = inspect.signature(type(retriever)).parameters.keys() - {"prompts", "read_prompt"}
+    names = inspect.signature(type(retriever)).parameters.keys() - {"prompts"}
     return {name: getattr(retriever, name) for name in names}
 
 
@@ -183,8 +124,6 @@ def test_every_argument_reads_back(store: GeARVectorStore, graph: ExternalTriple
         retriever = kind(**arguments)
         settings = read_settings(retriever)
         prompts = arguments.get("prompts", {})
-        if "read_prompt" in arguments:
-            prompts = {"read": arguments["read_prompt"]}
         assert {name: arguments[name] for name in arguments.keys() & settings.keys()}.items() <= settings.items()
         assert prompts.items() <= retriever.get_prompts().items()
         assert read_settings(kind(**settings)) == settings  # what is read is accepted, and means the same
@@ -192,15 +131,17 @@ def test_every_argument_reads_back(store: GeARVectorStore, graph: ExternalTriple
     assert given == {kind: set(inspect.signature(kind).parameters) for kind in given}
 
 
-def test_what_was_left_out_reads_as_what_is_used(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    """An argument that means nothing beside the others reads as None."""
-    llm, base = ScriptedLLM(), RankBM25Retriever([TextNode(text="x")])
-    plain, walk = GeARRetriever(store, llm=llm, calls="separate"), GeARRetriever(store, base, llm=llm, calls="separate")
-    assert (plain.base_top_k, plain.vector_store_query_mode) == (10, VectorStoreQueryMode.HYBRID)
-    assert (walk.base_top_k, walk.vector_store_query_mode) == (None, None)
-    assert SyncGERetriever(store, llm=llm).check_alignment is None
-    assert SyncGERetriever(store, llm=llm, graph=graph).check_alignment is True
-    assert ExternalGeARRetriever(store, graph, llm=llm, max_steps=1).expand_from_step == 1
+def test_an_agent_has_what_its_expansion_has(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    base, prompt = RankBM25Retriever([TextNode(text="x")]), PromptTemplate("Own {question} {passages}")
+    step = SyncGERetriever(
+        store, base, llm=ScriptedLLM(), graph=graph, filters=ONLY, similarity_top_k=4, prompts={"read": prompt}
+    )
+    for agent in (PaperGeARRetriever(step), ExternalGeARRetriever(step)):
+        for name in ("vector_store", "base_retriever", "llm", "graph", "filters"):
+            assert getattr(agent, name) == getattr(step, name)
+        assert (agent.get_prompts()["read"], agent.similarity_top_k, agent.budget) == (prompt, 10, Budget())
+    assert SyncGERetriever(store, llm=ScriptedLLM(), graph=graph).check_alignment is True
+    assert SyncGERetriever(store, llm=ScriptedLLM()).check_alignment is None
 
 
 def test_a_setting_that_was_read_cannot_be_written(store: GeARVectorStore) -> None:
@@ -210,14 +151,17 @@ def test_a_setting_that_was_read_cannot_be_written(store: GeARVectorStore) -> No
         retriever.similarity_top_k = 5  # type: ignore[misc]
 
 
-def test_an_engine_takes_what_it_and_its_retriever_take(store: GeARVectorStore) -> None:
+def test_an_engine_takes_what_it_and_its_retriever_take(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     llm = ScriptedLLM()
-    engine = GeARQueryEngine.from_vector_store(store, llm, max_steps=2, answer_top_k=3, budget=BUDGET, calls="separate")
+    engine = GeARQueryEngine.from_vector_store(store, llm, max_steps=2, answer_top_k=3, budget=BUDGET)
     assert isinstance(engine.retriever, GeARRetriever) and engine.retriever.max_steps == 2
     assert (engine.retriever.budget, engine.retriever.llm, engine._answer_top_k) == (BUDGET, llm, 3)
     for kind in (GeARQueryEngine, T2RAGQueryEngine):
         with pytest.raises(TypeError, match="max_stepps"):
             kind.from_vector_store(store, llm, max_stepps=2)
+    over = GeARQueryEngine.from_vector_store(store, llm, graph=graph, max_steps=3, link_top_k=2, answer_top_k=3)
+    assert isinstance(over.retriever, ExternalGeARRetriever) and over.retriever.max_steps == 3
+    assert (over.retriever.graph, over.retriever.expansion.link_top_k, over._answer_top_k) == (graph, 2, 3)
 
 
 # -- a graph that exists, wherever GeAR goes --------------------------------------------------------------------------
@@ -230,7 +174,7 @@ async def test_gear_s_agent_walks_a_graph_that_exists(
     """The graph leads to passages that state none of its triples, and noted facts are linked through it too."""
     llm = ScriptedLLM([write_facts(("Gift", "directed by", "Curtiz"), ("Dog", "chases", "Cat"))])
     base = RankBM25Retriever([TextNode(id_="tea", text="Gift of tea")])
-    retriever = GeARRetriever(store, base, llm=llm, graph=graph, calls="single")
+    retriever = PaperGeARRetriever(SyncGERetriever(store, base, llm=llm, graph=graph), calls="single")
     found, trace = (
         await retriever.aretrieve_with_trace(QUESTION) if is_async else retriever.retrieve_with_trace(QUESTION)
     )
@@ -243,7 +187,9 @@ async def test_gear_s_agent_walks_a_graph_that_exists(
 
 def test_links_to_something_else_are_dropped_and_shown(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     llm = ScriptedLLM([write_facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
-    _, trace = GeARRetriever(store, llm=llm, graph=graph, calls="single").retrieve_with_trace(QUESTION)
+    _, trace = PaperGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph), calls="single").retrieve_with_trace(
+        QUESTION
+    )
     (step,) = trace.steps
     assert [link.fact for link in step.misaligned] == [["Dog", "director", "Cat"]]
     assert all(link.passage_id for link in step.linked)
@@ -254,7 +200,9 @@ def test_gear_s_agent_keeps_links_to_something_else_if_told_to(
 ) -> None:
     llm = ScriptedLLM([write_facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
     base = RankBM25Retriever([TextNode(id_="tea", text="Gift of tea")])
-    retriever = GeARRetriever(store, base, llm=llm, graph=graph, calls="single", check_alignment=False)
+    retriever = PaperGeARRetriever(
+        SyncGERetriever(store, base, llm=llm, graph=graph, check_alignment=False), calls="single"
+    )
     _, trace = retriever.retrieve_with_trace(QUESTION)
     (step,) = trace.steps
     assert (step.misaligned, len(step.linked)) == ([], 2)
@@ -265,8 +213,8 @@ def test_a_missing_graph_is_found_out_before_the_model_is_asked(store: GeARVecto
     with ExternalTripleStore.from_path(tmp_path, embed_model=WordEmbedding()) as empty:
         retrievers: list[Any] = [
             SyncGERetriever(store, llm=ScriptedLLM(), graph=empty),
-            GeARRetriever(store, llm=ScriptedLLM(), graph=empty),
-            ExternalGeARRetriever(store, empty, llm=ScriptedLLM()),
+            PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(), graph=empty)),
+            ExternalGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(), graph=empty)),
         ]
         for retriever in retrievers:
             with pytest.raises(StoreError, match="load triples into it first"):
@@ -288,7 +236,7 @@ async def test_a_failure_at_the_end_leaves_what_the_steps_found(store: GeARVecto
             return [NodeWithScore(node=TextNode(id_="gift", text="Gift"), score=1.0)]
 
     llm = ScriptedLLM([write_facts(("Gift", "directed by", "Curtiz"))])
-    retriever = GeARRetriever(store, Failing(), llm=llm, calls="single")
+    retriever = PaperGeARRetriever(SyncGERetriever(store, Failing(), llm=llm), calls="single")
     found, trace = (
         await retriever.aretrieve_with_trace(QUESTION) if is_async else retriever.retrieve_with_trace(QUESTION)
     )
@@ -306,7 +254,7 @@ def test_an_error_of_our_own_at_the_end_is_raised(store: GeARVectorStore, monkey
     monkeypatch.setattr(GeARPolicy, "_locate_flow", raise_bug)
     llm = ScriptedLLM([write_facts(("Gift", "directed by", "Curtiz"))])
     with pytest.raises(ZeroDivisionError, match="a bug"):
-        GeARRetriever(store, llm=llm, calls="single").retrieve(QUESTION)
+        PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single").retrieve(QUESTION)
 
 
 def test_a_fact_is_linked_to_as_many_passages_as_filters_admit(store: GeARVectorStore) -> None:
@@ -316,13 +264,15 @@ def test_a_fact_is_linked_to_as_many_passages_as_filters_admit(store: GeARVector
         + [TextNode(id_="tea", text="Gift of tea from the gardens of Assam")]
     )
     llm = ScriptedLLM([write_facts(("Gift", "directed by", "Curtiz"))])
-    retriever = GeARRetriever(store, base, llm=llm, calls="single", filters=ONLY, passage_link_top_k=1)
+    retriever = PaperGeARRetriever(
+        SyncGERetriever(store, base, llm=llm, filters=ONLY), calls="single", passage_link_top_k=1
+    )
     (link,) = retriever.retrieve_with_trace(QUESTION)[1].links
     assert "tea" in link.passages
 
 
 def test_a_question_that_is_none_is_refused_before_a_trace_is_made(store: GeARVectorStore) -> None:
-    retriever = GeARRetriever(store, llm=ScriptedLLM(), calls="separate")
+    retriever = PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM()))
     for question in (5, None, QueryBundle(5)):  # type: ignore[arg-type]
         for call in (retriever.retrieve_with_trace, GeARQueryEngine(retriever).query_with_trace):
             with pytest.raises(ArgumentError, match="a question must be text"):
@@ -346,115 +296,21 @@ def test_the_postprocessor_walks_a_graph_that_exists(store: GeARVectorStore, gra
 
 def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     llm, base = ScriptedLLM(), RankBM25Retriever([TextNode(text="x")])
-    sparse = VectorStoreQueryMode.SPARSE
     pairs: list[tuple[Any, dict[str, Any], str]] = [
-        (NaiveGERetriever, {"base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
-        (GraphRetriever, {"base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
+        (GraphRetriever, {"base_retriever": base, "vector_store_query_mode": VectorStoreQueryMode.SPARSE}, "base_retr"),
         (NaiveGERetriever, {"graph": graph, "pagerank": PAGERANK}, "pagerank"),
         (SyncGERetriever, {"llm": llm, "check_alignment": False}, "check_alignment"),
-        (GeARRetriever, {"llm": llm, "check_alignment": True}, "check_alignment"),
-        (SyncGERetriever, {"llm": llm, "base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
-        (GeARRetriever, {"llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
-        (GeARRetriever, {"llm": llm, "graph": graph, "pagerank": PAGERANK}, "pagerank"),
-        (GeARRetriever, {"llm": llm, "calls": "single", "max_steps": 4}, "leave out max_steps, or write calls="),
-        (GeARRetriever, {"llm": llm, "calls": "selection", "graph": graph}, "leave out graph, or write calls='merged'"),
-        (
-            GeARRetriever,
-            {"llm": llm, "beam_search": SEARCH},
-            "beam_search: .* write calls='merged', say, or leave it out",
-        ),
-        (GeARRetriever, {"llm": llm, "calls": "selection", "base_top_k": 5}, "base_top_k: .* leave it out"),
-        (GeARRetriever, {"llm": llm, "calls": "separate", "show_top_k": 5}, "show_top_k: only calls='selection'"),
-        (GeARRetriever, {"llm": llm, "calls": "merged", "show_tokens": 5}, "show_tokens: only calls='selection'"),
-        (GeARRetriever, {"llm": llm, "calls": "selection", "show_top_k": 0}, "show_top_k must be"),
-        (
-            GeARRetriever,
-            {"llm": llm, "calls": "single", "weights": RankingWeights.default()},
-            "weights: only calls='selection'",
-        ),
-        (ExternalGeARRetriever, {"graph": graph, "llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
-        (T2RAGRetriever, {"llm": llm, "search_by": "passages", "show_passages": False}, "show_passages"),
-        (DiverseTripleBeamSearch, {"link_top_k": 2}, "link_top_k"),
-        (DiverseTripleBeamSearch, {"read_prompt": PromptTemplate("{question} {passages}")}, "read_prompt"),
         (DiverseTripleBeamSearch, {"graph": graph, "pagerank": PAGERANK}, "pagerank"),
-        (
-            ExternalGeARRetriever,
-            {"graph": graph, "llm": llm, "max_steps": 2, "expand_from_step": 3},
-            "expand_from_step",
-        ),
     ]
     for make, arguments, named in pairs:
         with pytest.raises(ArgumentError, match=named):
             make(store, **arguments)
-    synthesizer = get_response_synthesizer(llm=llm)
+    with pytest.raises(ArgumentError, match=r"expansion has no graph: write SyncGERetriever\(store, graph=graph\)"):
+        ExternalGeARRetriever(SyncGERetriever(store, llm=llm))
     with pytest.raises(ArgumentError, match="streaming"):
-        GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate"), synthesizer, streaming=True)
-    tree = get_response_synthesizer(llm=llm, response_mode=ResponseMode.TREE_SUMMARIZE)
-    template = PromptTemplate("{context_str} {query_str}")
-    with pytest.raises(ArgumentError, match="text_qa_template"):
-        GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate"), tree, text_qa_template=template)
-
-
-# -- wrong kinds ------------------------------------------------------------------------------------------------------
-
-WRONG: list[Any] = [5, 1.5, "gpt-4o", ["x"], {"a": 1}, object(), True, dict, lambda: None]
-
-
-def is_good(name: str, value: Any) -> bool:
-    """Return True if the argument takes this value."""
-    whole = type(value) is int
-    if name.endswith(("top_k", "_size", "max_steps", "max_rounds", "top_n", "_step", "per_round", "_tokens")):
-        return whole
-    if name == "rrf_k":
-        return whole or isinstance(value, float)
-    if name in ("streaming", "abstain", "verify", "check_alignment", "show_passages", "require_grounding"):
-        return isinstance(value, bool)
-    return name == "verbose" and isinstance(value, bool)
-
-
-def test_arguments_of_the_wrong_kind_are_refused_by_name(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    llm = ScriptedLLM()
-    makers: dict[Any, dict[str, Any]] = {
-        GraphRetriever: {"vector_store": store},
-        NaiveGERetriever: {"vector_store": store},
-        SyncGERetriever: {"vector_store": store, "llm": llm},
-        GeARRetriever: {"vector_store": store, "llm": llm},
-        ExternalGeARRetriever: {"vector_store": store, "graph": graph, "llm": llm},
-        T2RAGRetriever: {"vector_store": store, "llm": llm},
-    }
-    accepted, raw = [], []
-    for kind, needed in makers.items():
-        for name in inspect.signature(kind).parameters:
-            for value in WRONG:
-                if is_good(name, value):
-                    continue
-                try:
-                    kind(**{**needed, name: value})
-                except ArgumentError as error:
-                    assert name.removesuffix("s").removesuffix("_prompt") in str(error) and len(str(error)) < 400, name
-                except Exception as error:  # noqa: BLE001 - listed
-                    raw.append((kind.__name__, name, value, error))
-                else:
-                    accepted.append((kind.__name__, name, value))
-    assert (accepted, raw) == ([], [])
-
-
-def test_what_to_write_instead_is_said(store: GeARVectorStore) -> None:
-    index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
-    cases: list[tuple[Any, dict[str, Any], str]] = [
-        (NaiveGERetriever, {"base_retriever": index}, r"index\.as_retriever\(\)"),
-        (NaiveGERetriever, {"filters": "a=b"}, r"MetadataFilters\(filters="),
-        (NaiveGERetriever, {"pagerank": True}, r"pagerank=LocalPageRank\(\)"),
-        (NaiveGERetriever, {"beam_search": 20}, r"beam_search=BeamSearch\("),
-        (GeARRetriever, {"llm": "gpt-4o"}, r"OpenAI\(model="),
-        (GeARRetriever, {"llm": MockLLM(), "budget": 30}, r"budget=Budget\(timeout=30\)"),
-        (T2RAGRetriever, {"llm": MockLLM(), "expand": True}, r"expand=BeamSearch\(\)"),
-    ]
-    for kind, arguments, said in cases:
-        with pytest.raises(ArgumentError, match=said):
-            kind(store, **arguments)
-    with pytest.raises(ArgumentError, match="from_vector_store"):
-        GeARQueryEngine(store)  # type: ignore[arg-type]
+        GeARQueryEngine(GeARRetriever(store, llm=llm), get_response_synthesizer(llm=llm), streaming=True)
+    with pytest.raises(ArgumentError, match="abstain: write GeARRetriever"):
+        GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)), abstain=True)
 
 
 # -- prompts ----------------------------------------------------------------------------------------------------------
@@ -488,10 +344,14 @@ def test_prompts_of_every_form_are_asked(store: GeARVectorStore, prompt: Any, be
 
     given = [NodeWithScore(node=TextNode(id_="gift", text="Gift"), score=1.0)]
     for shown in (
-        ask(lambda llm: SyncGERetriever(store, llm=llm, read_prompt=prompt).retrieve(QUESTION)),
-        ask(lambda llm: GeARRetriever(store, llm=llm, calls="single", prompts={"read": prompt}).retrieve(QUESTION)),
+        ask(lambda llm: SyncGERetriever(store, llm=llm, prompts={"read": prompt}).retrieve(QUESTION)),
         ask(
-            lambda llm: DiverseTripleBeamSearch(store, llm=llm, read_prompt=prompt).postprocess_nodes(
+            lambda llm: PaperGeARRetriever(
+                SyncGERetriever(store, llm=llm), calls="single", prompts={"read": prompt}
+            ).retrieve(QUESTION)
+        ),
+        ask(
+            lambda llm: DiverseTripleBeamSearch(store, llm=llm, prompts={"read": prompt}).postprocess_nodes(
                 given, query_str=QUESTION
             )
         ),
@@ -503,7 +363,7 @@ def test_every_choice_of_a_selector_is_checked(store: GeARVectorStore) -> None:
     whole, partial = PromptTemplate("{question} {passages}"), PromptTemplate("Chat without anything")
     prompt = SelectorPromptTemplate(default_template=whole, conditionals=[(lambda llm: True, partial)])
     with pytest.raises(ArgumentError, match="lacks the variables passages and question"):
-        SyncGERetriever(store, llm=ScriptedLLM(), read_prompt=prompt)
+        SyncGERetriever(store, llm=ScriptedLLM(), prompts={"read": prompt})
 
 
 def test_where_nobody_reads_there_is_no_prompt(store: GeARVectorStore) -> None:
@@ -518,10 +378,10 @@ def test_every_prompt_is_shown_and_can_be_replaced(store: GeARVectorStore, graph
     owners: list[tuple[Any, set[str]]] = [
         (SyncGERetriever(store, llm=llm), {"read"}),
         (DiverseTripleBeamSearch(store, llm=llm), {"read"}),
-        (GeARRetriever(store, llm=llm, calls="separate"), {"read", "gist", "reason", "rewrite"}),
-        (GeARRetriever(store, llm=llm, calls="merged"), {"read", "merged", "rewrite"}),
-        (GeARRetriever(store, llm=llm, calls="single"), {"read"}),
-        (ExternalGeARRetriever(store, graph, llm=llm), {"read", "decide", "rank"}),
+        (PaperGeARRetriever(SyncGERetriever(store, llm=llm)), {"read", "gist", "reason", "rewrite"}),
+        (PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="merged"), {"read", "merged", "rewrite"}),
+        (PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"), {"read"}),
+        (ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph)), {"read", "decide", "rank"}),
         (T2RAGRetriever(store, llm=llm), {"decompose", "resolve"}),
     ]
     for owner, expected in owners:
@@ -547,33 +407,21 @@ def test_a_prompt_that_no_call_uses_is_refused(store: GeARVectorStore) -> None:
         for name in PROMPTS.keys() - set(names):
             said = f"no prompt '{name}' with calls='{calls}'; there are: {', '.join(names)}$"
             with pytest.raises(ArgumentError, match=said):
-                GeARRetriever(store, llm=llm, calls=calls, prompts={name: PROMPTS[name]})
+                PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls=calls, prompts={name: PROMPTS[name]})
             with pytest.raises(ArgumentError, match=said):
-                GeARRetriever(store, llm=llm, calls=calls).update_prompts({name: PROMPTS[name]})
-
-
-def test_one_call_is_one_step(store: GeARVectorStore) -> None:
-    for steps in (None, 1):
-        assert GeARRetriever(store, llm=ScriptedLLM(), calls="single", max_steps=steps).max_steps == 1
-    assert GeARRetriever(store, llm=ScriptedLLM(), calls="merged").max_steps == 4
+                PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls=calls).update_prompts({name: PROMPTS[name]})
 
 
 def test_of_several_prompts_all_are_replaced_or_none(store: GeARVectorStore) -> None:
-    retriever = GeARRetriever(store, llm=ScriptedLLM(), calls="separate")
+    retriever = PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM()))
     before = retriever.get_prompts()
     good_one = PromptTemplate("{question} {passages}")
     with pytest.raises(ArgumentError):
         retriever.update_prompts({"read": good_one, "gist": PromptTemplate("{question}")})
     assert retriever.get_prompts() == before
     retriever.update_prompts({"read": good_one})
-    assert retriever._expansion.prompts["read"] is good_one  # the expansion's and the policy's are one
-
-
-def test_a_prompt_for_resolving_may_leave_out_what_is_not_shown(store: GeARVectorStore) -> None:
-    prompt = PromptTemplate("{question} {clues} {propositions}")
-    with pytest.raises(ArgumentError, match="passages"):
-        T2RAGRetriever(store, llm=ScriptedLLM(), prompts={"resolve": prompt})
-    T2RAGRetriever(store, llm=ScriptedLLM(), prompts={"resolve": prompt}, show_passages=False)
+    assert retriever._policy.expansion.prompts["read"] is good_one  # the expansion's and the policy's are one
+    assert retriever.expansion.get_prompts() == {"read": before["read"]}
 
 
 def test_prompts_of_two_retrievers_are_two(store: GeARVectorStore) -> None:
@@ -582,13 +430,7 @@ def test_prompts_of_two_retrievers_are_two(store: GeARVectorStore) -> None:
     assert other.get_prompts()["read"].get_template() != one.get_prompts()["read"].get_template()
 
 
-def test_a_pools_pagerank_is_the_same_in_the_retriever_and_the_agent(store: GeARVectorStore) -> None:
-    of_agent = GeARRetriever(store, llm=ScriptedLLM(), calls="selection").pagerank
-    assert GraphRetriever(store).pagerank == of_agent == LocalPageRank(epsilon=5e-4)
-    assert GeARRetriever(store, llm=ScriptedLLM(), calls="separate").pagerank is None
-
-
-def test_weights_are_of_the_pool_alone(store: GeARVectorStore) -> None:
-    agent = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(), calls="selection").retriever
+def test_a_pool_is_the_same_in_the_retriever_and_the_agent(store: GeARVectorStore) -> None:
+    agent = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM()).retriever
     assert isinstance(agent, GeARRetriever) and agent.weights == RankingWeights.default()
-    assert GeARRetriever(store, llm=ScriptedLLM(), calls="merged").weights is None
+    assert GraphRetriever(store).pagerank == agent._policy.retrieval.pagerank == LocalPageRank(epsilon=5e-4)

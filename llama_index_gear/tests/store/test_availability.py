@@ -24,6 +24,7 @@ from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.store import availability
 from llama_index_gear.store.availability import describe_address
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
@@ -241,7 +242,7 @@ async def test_a_server_that_stays_away_ends_the_wait(
     cause = AWAY[kind]()
     flaky = Flaky(lambda method, tries: cause)
     with caplog.at_level(logging.WARNING), pytest.raises(StoreUnavailable) as caught:
-        await add_and_search(mode, make_store(mode, flaky, retry_seconds=20))
+        await add_and_search(mode, make_store(mode, flaky, collection_settings=CollectionSettings(retry_seconds=20)))
     assert 1019 <= clock.now <= 1020.001 and set(flaky.tries) == {"collection_exists"}
     assert 10 <= len(flaky.tries) == len(clock.slept) + 1 <= 40
     assert caught.value.__cause__ is cause
@@ -254,15 +255,17 @@ async def test_a_server_that_stays_away_ends_the_wait(
 async def test_without_retry_seconds_a_call_is_made_once(clock: Clock, mode: str) -> None:
     flaky = Flaky(lambda method, tries: AWAY["refused"]())
     with pytest.raises(StoreUnavailable, match=r"`collection_exists` failed once \(.*Connection refused\)"):
-        await add_and_search(mode, make_store(mode, flaky, retry_seconds=0))
+        await add_and_search(mode, make_store(mode, flaky, collection_settings=CollectionSettings(retry_seconds=0)))
     assert len(flaky.tries) == 1 and not clock.slept
 
 
-@pytest.mark.parametrize("kind", [GeARVectorStore, ExternalTripleStore])
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "30", None, True])
-def test_the_time_to_wait_is_a_number_of_seconds(kind: Any, seconds: Any) -> None:
+def test_the_time_to_wait_is_a_number_of_seconds(seconds: Any) -> None:
+    where: dict[str, Any] = {"url": "http://localhost:6333", "embed_model": EMBED}
     with pytest.raises(ArgumentError, match="retry_seconds must be 0 or more seconds"):
-        kind("mine", url="http://localhost:6333", embed_model=EMBED, retry_seconds=seconds)
+        GeARVectorStore("mine", **where, collection_settings=CollectionSettings(retry_seconds=seconds))
+    with pytest.raises(ArgumentError, match="retry_seconds must be 0 or more seconds"):
+        ExternalTripleStore("mine", **where, retry_seconds=seconds)
 
 
 def test_a_graph_waits_for_its_server_too(clock: Clock) -> None:
@@ -403,7 +406,7 @@ def test_the_wait_counts_from_a_call_s_first_failure(clock: Clock) -> None:
         clock.now += 10
         return AWAY["no answer in time"]() if tries <= 3 else None
 
-    assert make_store("sync", Flaky(fail), retry_seconds=25).get_nodes() == []
+    assert make_store("sync", Flaky(fail), collection_settings=CollectionSettings(retry_seconds=25)).get_nodes() == []
     flaky = Flaky(lambda method, tries: AWAY["no answer in time"]())
     with pytest.raises(StoreUnavailable, match=r"QdrantClient\(…, timeout=60\)"):
         make_store("sync", flaky).get_nodes()

@@ -13,6 +13,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.retrievers.graph import GraphRetriever
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import passage, read
@@ -75,8 +76,8 @@ def work(store: GeARVectorStore) -> None:
 def test_each_call_is_told(is_async: bool, consistency: Any) -> None:
     client = Told()
     aclient = ToldAwaited(client) if is_async else None
-    options: dict[str, Any] = {"write_ordering": "strong", "read_consistency": consistency}
-    store = GeARVectorStore(client=client, aclient=aclient, embed_model=EMBED, **options)
+    settings = CollectionSettings(write_ordering="strong", read_consistency=consistency)
+    store = GeARVectorStore(client=client, aclient=aclient, embed_model=EMBED, collection_settings=settings)
     if is_async:
         asyncio.run(awork(store))
     else:
@@ -104,7 +105,11 @@ def test_by_default_nothing_is_said() -> None:
 
 def test_the_words_are_qdrant_s() -> None:
     ordering, kind = models.WriteOrdering.MEDIUM, models.ReadConsistencyType.ALL
-    GeARVectorStore(client=Told(), embed_model=EMBED, write_ordering=ordering, read_consistency=kind)
+    GeARVectorStore(
+        client=Told(),
+        embed_model=EMBED,
+        collection_settings=CollectionSettings(write_ordering=ordering, read_consistency=kind),
+    )
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"write_ordering": "strongest"}, "write_ordering must be 'weak' or 'medium' or 'strong', got 'strongest'"),
         ({"read_consistency": "most"}, "read_consistency must be 'majority' .* or a number of replicas, got 'most'"),
@@ -113,11 +118,11 @@ def test_the_words_are_qdrant_s() -> None:
     ]
     for options, words in wrong:
         with pytest.raises(ArgumentError, match=words):
-            GeARVectorStore(client=Told(), embed_model=EMBED, **options)
+            GeARVectorStore(client=Told(), embed_model=EMBED, collection_settings=CollectionSettings(**options))
 
 
 def test_the_embedded_engine_has_no_replicas(tmp_path: Path) -> None:
     options: list[dict[str, Any]] = [{"write_ordering": "strong"}, {"read_consistency": "all"}]
     for given in options:
         with pytest.raises(ArgumentError, match="one copy of each point"):
-            GeARVectorStore.from_path(tmp_path, embed_model=EMBED, **given)
+            GeARVectorStore.from_path(tmp_path, embed_model=EMBED, collection_settings=CollectionSettings(**given))

@@ -20,8 +20,8 @@ from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
-from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
@@ -49,7 +49,7 @@ def graph(tmp_path: Path) -> Iterator[ExternalTripleStore]:
 
 def make_holders(store: GeARVectorStore, graph: ExternalTripleStore) -> dict[str, Any]:
     llm, bound = MockLLM(), store.for_tenant("me")
-    gear, t2rag = GeARRetriever(bound, llm=llm, calls="separate"), T2RAGRetriever(bound, llm=llm)
+    gear, t2rag = PaperGeARRetriever(SyncGERetriever(bound, llm=llm)), T2RAGRetriever(bound, llm=llm)
     return {
         "engine": store.client,
         "what holds the engine": {"client": [store.client]},
@@ -59,7 +59,7 @@ def make_holders(store: GeARVectorStore, graph: ExternalTripleStore) -> dict[str
         "naive": NaiveGERetriever(bound),
         "sync": SyncGERetriever(bound, llm=llm),
         "gear": gear,
-        "external": ExternalGeARRetriever(bound, graph, llm=llm),
+        "external": ExternalGeARRetriever(SyncGERetriever(bound, llm=llm, graph=graph)),
         "t2rag": t2rag,
         "gear engine": GeARQueryEngine(gear),
         "t2rag engine": T2RAGQueryEngine(t2rag),

@@ -36,6 +36,7 @@ from llama_index_gear.flow import run
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.filters import bound_float, build_conditions, list_indexed_fields, require_conditions
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage, read
@@ -314,7 +315,7 @@ def test_a_key_that_cannot_be_addressed_is_refused(make: Callable[..., GeARVecto
         with pytest.raises(UnsupportedFilter, match="address"):
             store.get_nodes(filters=group_filters(AND, is_(key, value, operator)))
     with pytest.raises(ArgumentError, match="payload_indexes"):
-        make(payload_indexes=[{"field_name": key, "field_schema": "keyword"}])
+        make(collection_settings=CollectionSettings(payload_indexes=[{"field_name": key, "field_schema": "keyword"}]))
 
 
 @pytest.mark.parametrize(
@@ -333,7 +334,9 @@ def test_a_key_of_the_store_s_own_is_refused(key: str) -> None:
 def test_an_index_serves_both_readings(tmp_path: Path) -> None:
     schema = {"field_schema": models.PayloadSchemaType.KEYWORD}
     indexes = [{"field_name": name, **schema} for name in ("kind", "a.b", "page label")]
-    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, payload_indexes=indexes)
+    store = GeARVectorStore.from_path(
+        tmp_path, embed_model=EMBED, collection_settings=CollectionSettings(payload_indexes=indexes)
+    )
     store.add([make_stone("n", {"a.b": "x"}), make_stone("m", {"a": {"b": "x"}}), make_stone("o", {"a.b": "y"})])
     names = {"kind", "a.b", '"a.b"', '"page label"'}
     passages, triples = (
@@ -348,7 +351,9 @@ def test_an_index_serves_both_readings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("index", [{}, {"field_name": "a"}, {"field_name": "a", "field_schema": "keyword", "x": 1}])
 def test_an_index_without_its_name_or_schema_is_refused(index: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match="payload_indexes"):
-        GeARVectorStore(client=QdrantClient(":memory:"), payload_indexes=[index])
+        GeARVectorStore(
+            client=QdrantClient(":memory:"), collection_settings=CollectionSettings(payload_indexes=[index])
+        )
 
 
 # -- values and groups ---------------------------------------------------------------------------------------------
@@ -455,7 +460,9 @@ def test_floats_are_what_was_stored_also_when_the_store_is_opened_again(tmp_path
     drawn = [rng.random() * 10.0 ** rng.choice((0, 0, 0, -200, -9, 9, 200)) * rng.choice((1, -1)) for _ in range(200)]
     numbers = {f"n{n}": number for n, number in enumerate(drawn)}
     indexes = [{"field_name": "f", "field_schema": "float"}] if is_indexed else []
-    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, payload_indexes=indexes)
+    store = GeARVectorStore.from_path(
+        tmp_path, embed_model=EMBED, collection_settings=CollectionSettings(payload_indexes=indexes)
+    )
     store.add([make_stone(node_id, {"f": f, "deep": [{"f": [f, "text"]}]}) for node_id, f in numbers.items()])
 
     def search_both(value: float, operator: FilterOperator, *, key: str = "f") -> set[str]:
@@ -713,7 +720,8 @@ def test_an_index_is_of_a_type_that_changes_no_filter(schema: Any, made: str) ->
 def test_an_index_that_changes_filters_is_refused(schema: Any) -> None:
     with pytest.raises(ArgumentError, match=r"index of datetime.*'day'.*create_payload_index"):
         GeARVectorStore(
-            client=QdrantClient(":memory:"), payload_indexes=[{"field_name": "day", "field_schema": schema}]
+            client=QdrantClient(":memory:"),
+            collection_settings=CollectionSettings(payload_indexes=[{"field_name": "day", "field_schema": schema}]),
         )
 
 
@@ -726,7 +734,9 @@ def test_an_index_of_integers_that_a_store_has_is_named_and_made_anew(tmp_path: 
         below = group_filters(AND, is_("year", 5, O.LT))
         assert old.check().ok and not old.get_nodes(filters=below)
         index = {"field_name": "year", "field_schema": "integer"}
-        store = GeARVectorStore(client=client, embed_model=EMBED, payload_indexes=[index])
+        store = GeARVectorStore(
+            client=client, embed_model=EMBED, collection_settings=CollectionSettings(payload_indexes=[index])
+        )
         assert "gear has an index of 'year' (integer) by which filters find something else" in store.check().settings
         assert store.repair().ok and [node.node_id for node in store.get_nodes(filters=below)] == ["a"]
 

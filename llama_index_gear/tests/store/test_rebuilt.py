@@ -9,6 +9,7 @@ import pytest
 from qdrant_client import QdrantClient
 
 from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
@@ -33,7 +34,11 @@ def fill(client: Any, **arguments: Any) -> GeARVectorStore:
 @pytest.mark.parametrize("is_new_process", [False, True])
 def test_repair_rebuilds_the_triples_from_the_passages(tmp_path: Path, engine: str, is_new_process: bool) -> None:
     client: Any = QdrantClient(":memory:") if engine == "memory" else EdgeClient(tmp_path / "store")
-    store = fill(client, tenant_field="who", payload_indexes=[{"field_name": "year", "field_schema": "integer"}])
+    store = fill(
+        client,
+        tenant_field="who",
+        collection_settings=CollectionSettings(payload_indexes=[{"field_name": "year", "field_schema": "integer"}]),
+    )
     before, indexes = contents(store), set(client.get_collection(store.triple_collection_name).payload_schema)
     client.delete_collection(store.triple_collection_name)
     if is_new_process:
@@ -41,7 +46,7 @@ def test_repair_rebuilds_the_triples_from_the_passages(tmp_path: Path, engine: s
             client=client,
             embed_model=EMBED,
             tenant_field="who",
-            payload_indexes=[{"field_name": "year", "field_schema": "integer"}],
+            collection_settings=CollectionSettings(payload_indexes=[{"field_name": "year", "field_schema": "integer"}]),
         )
     report = store.check()
     assert len(report.incomplete) == 7 and report.triples == 0

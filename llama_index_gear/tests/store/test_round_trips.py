@@ -12,7 +12,8 @@ from llama_index.core.schema import BaseNode
 from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import QdrantCall
+from llama_index_gear.store.access import reads_of
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import make_process, passage
 
@@ -61,7 +62,7 @@ def make_calls(store: GeARVectorStore, flow: Any) -> list[list[str]]:
 
 
 def read(store: GeARVectorStore) -> Any:
-    return store.reads().get_flow(["beside"], None)
+    return reads_of(store).get_flow(["beside"], None)
 
 
 @pytest.mark.parametrize("before", [[], [make_node("p", "Bea")], [make_node("p", "Eve", "Bea")], [make_node("p")]])

@@ -17,6 +17,7 @@ from qdrant_client.http import models
 from qdrant_client.http.exceptions import ResponseHandlingException
 
 from llama_index_gear.errors import StoreError
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.side_by_side import SERVER_LIMIT
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
@@ -166,7 +167,7 @@ def test_an_interrupt_ends_a_load_once_what_is_under_way_has_ended(interruptible
 def test_nobody_waits_on_once_a_load_has_ended(interruptible: None, ending: str, awaited: str) -> None:
     """Other batches wait for a server that is away, or for passages that another call writes."""
     server, waiting = Server(), threading.Event()
-    store, nodes = make_store(server, retry_seconds=20), embedded(make_nodes())
+    store, nodes = make_store(server, collection_settings=CollectionSettings(retry_seconds=20)), embedded(make_nodes())
     claim = store._locks.claim({"p3"} if awaited == "lock" else set())
     claim.acquire()
     store.add(nodes[:2])  # makes the collections
@@ -256,7 +257,7 @@ def test_optimizers_may_be_chosen_as_a_dict() -> None:
     source, server = make_store(QdrantClient(":memory:")), Optimized()
     source.add(embedded(make_nodes())[:4])
     options = {"optimizers_config": {"default_segment_number": 1, "indexing_threshold": 7}}
-    target = make_store(server, collection_options=options)
+    target = make_store(server, collection_settings=CollectionSettings(collection_options=options))
     assert source.copy_to(target) == source.copy_to(target) == 4
     assert [threshold for _, threshold in server.set_after] == [0, 0, 7, 7]
 
@@ -266,7 +267,7 @@ def test_a_copy_into_a_store_in_use_leaves_its_index_to_the_server(mode: str) ->
     source, server = make_store(QdrantClient(":memory:")), Optimized()
     source.add(embedded(make_nodes()))
     options = {"optimizers_config": models.OptimizersConfigDiff(indexing_threshold=7)}
-    target = make_store(server, collection_options=options)
+    target = make_store(server, collection_settings=CollectionSettings(collection_options=options))
     target.add(embedded(make_nodes("saw")))
     copy(source, target, mode)
     assert set(server.thresholds.values()) == {7} and len(server.set_after) == 2

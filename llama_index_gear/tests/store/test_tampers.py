@@ -27,6 +27,7 @@ from llama_index_gear.store.schema import (
     WRITE,
     point_id_of,
 )
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage, read
@@ -379,7 +380,9 @@ def test_a_collection_without_an_index_or_of_another_kind_is_named(tmp_path: Pat
         old = GeARVectorStore(client=client, embed_model=EMBED)
         old.add([passage("p", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED)])
         index = {"field_name": "year", "field_schema": "integer"}
-        store = GeARVectorStore(client=client, embed_model=EMBED, payload_indexes=[index])
+        store = GeARVectorStore(
+            client=client, embed_model=EMBED, collection_settings=CollectionSettings(payload_indexes=[index])
+        )
         report = store.check()
         assert report.settings == ("gear has no index of 'year'", "gear_triples has no index of 'metadata.year'")
         assert "gear has no index of 'year'" in str(report) and store.repair().ok

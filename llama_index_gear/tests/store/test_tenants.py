@@ -45,6 +45,7 @@ from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.schema import point_id_of
@@ -188,18 +189,22 @@ def collect_every_way(
         "sync, external graph": SyncGERetriever(store, graph=graph, llm=llm, **many),
     }
     agents = {
-        "agent": GeARRetriever(store, llm=llm, max_steps=2, **many, calls="separate"),
-        "agent, foreign base": GeARRetriever(store, foreign, llm=llm, max_steps=2, calls="merged", **bound),
-        "agent, one call": GeARRetriever(store, llm=llm, calls="single", **bound),
-        "agent, PageRank": GeARRetriever(store, llm=llm, max_steps=1, pagerank=pagerank, **bound, calls="separate"),
-        "agent, external graph": ExternalGeARRetriever(store, graph, llm=llm, expand_from_step=1, **bound),
+        "agent": PaperGeARRetriever(SyncGERetriever(store, llm=llm, **many), max_steps=2),
+        "agent, foreign base": PaperGeARRetriever(
+            SyncGERetriever(store, foreign, llm=llm, **bound), max_steps=2, calls="merged"
+        ),
+        "agent, one call": PaperGeARRetriever(SyncGERetriever(store, llm=llm, **bound), calls="single"),
+        "agent, PageRank": PaperGeARRetriever(SyncGERetriever(store, llm=llm, pagerank=pagerank, **bound), max_steps=1),
+        "agent, external graph": ExternalGeARRetriever(
+            SyncGERetriever(store, llm=llm, **bound, graph=graph), max_steps=3
+        ),
         "clues": T2RAGRetriever(store, llm=llm, max_rounds=2, **many),
         "clues, passages": T2RAGRetriever(
             store, llm=llm, max_rounds=2, search_by="passages", expand=BeamSearch(), **bound
         ),
     }
     engines = {
-        "engine": GeARQueryEngine.from_vector_store(store, llm, max_steps=1, **bound, calls="separate"),
+        "engine": GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm, **bound), max_steps=1)),
         "engine, external graph": GeARQueryEngine.from_vector_store(store, llm, graph=graph, **bound),
         "engine, clues": T2RAGQueryEngine.from_vector_store(store, llm, max_rounds=1, **bound),
     }
@@ -221,8 +226,14 @@ def collect_every_way(
 
 def fail_every_way(store: GeARVectorStore, graph: ExternalTripleStore, filters: MetadataFilters | None = None) -> None:
     """Ask by every way with a model that fails after its first reply; the error holds the prompt and is logged."""
-    for kind, where in ((GeARRetriever, ()), (T2RAGRetriever, ()), (ExternalGeARRetriever, (graph,))):
-        kind(store, *where, llm=ScriptedLLM([ask_for_more], otherwise=fail), filters=filters).retrieve(QUESTION)
+
+    def make_llm() -> ScriptedLLM:
+        return ScriptedLLM([ask_for_more], otherwise=fail)
+
+    GeARRetriever(store, llm=make_llm(), filters=filters).retrieve(QUESTION)
+    T2RAGRetriever(store, llm=make_llm(), filters=filters).retrieve(QUESTION)
+    for kind, where in ((PaperGeARRetriever, None), (ExternalGeARRetriever, graph)):
+        kind(SyncGERetriever(store, llm=make_llm(), graph=where, filters=filters)).retrieve(QUESTION)
     GeARTripleExtractor(ScriptedLLM(otherwise=fail), max_retries=0)(store.get_nodes(filters=filters))
 
 

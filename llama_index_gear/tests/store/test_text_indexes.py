@@ -21,6 +21,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedFilter
 from llama_index_gear.store.filters import list_word_fields
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import aread, passage, read
@@ -131,7 +132,7 @@ async def test_async_calls_refuse_them_too() -> None:
 def test_an_index_is_made_for_a_store_that_had_none(heal: str) -> None:
     client = Served()
     add_two(make_store(client))
-    store = make_store(client, payload_indexes=TEXT)
+    store = make_store(client, collection_settings=CollectionSettings(payload_indexes=TEXT))
     with pytest.raises(UnsupportedFilter):
         store.get_nodes(filters=match_words("sea red"))
     if heal == "repair":
@@ -144,7 +145,7 @@ def test_an_index_is_made_for_a_store_that_had_none(heal: str) -> None:
 
 def test_both_collections_need_the_index() -> None:
     client = Served()
-    store = make_store(client, payload_indexes=TEXT)
+    store = make_store(client, collection_settings=CollectionSettings(payload_indexes=TEXT))
     add_two(store)
     assert find(store, match_words("red")) == {"p"}
     del client.indexes["gear_triples", "metadata.title"]
@@ -156,7 +157,9 @@ def test_both_collections_need_the_index() -> None:
 
 def test_a_key_with_two_readings_needs_the_index_of_both() -> None:
     client = Served()
-    store = make_store(client, payload_indexes=[{"field_name": "a.b", "field_schema": "text"}])
+    store = make_store(
+        client, collection_settings=CollectionSettings(payload_indexes=[{"field_name": "a.b", "field_schema": "text"}])
+    )
     add_two(store)
     assert find(store, match_words("red", "a.b")) == set()
     del client.indexes["gear", '"a.b"']
@@ -179,7 +182,10 @@ RULES: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("schema", "words"), RULES, ids=lambda value: str(value)[:40])
 def test_an_index_that_compares_otherwise_is_refused(schema: Any, words: str) -> None:
-    store = make_store(Served(), payload_indexes=[{"field_name": "title", "field_schema": schema}])
+    store = make_store(
+        Served(),
+        collection_settings=CollectionSettings(payload_indexes=[{"field_name": "title", "field_schema": schema}]),
+    )
     add_two(store)
     with pytest.raises(UnsupportedFilter, match=words):
         store.get_nodes(filters=match_words("red"))
@@ -190,14 +196,17 @@ def test_an_index_that_compares_otherwise_is_refused(schema: Any, words: str) ->
 
 def test_an_index_with_plain_rules_in_so_many_words_is_taken() -> None:
     plain = make_params(tokenizer="word", lowercase=True, ascii_folding=False, on_disk=True, phrase_matching=True)
-    store = make_store(Served(), payload_indexes=[{"field_name": "title", "field_schema": plain}])
+    store = make_store(
+        Served(),
+        collection_settings=CollectionSettings(payload_indexes=[{"field_name": "title", "field_schema": plain}]),
+    )
     add_two(store)
     assert find(store, match_words("red sea")) == {"p"}
 
 
 def test_indexes_are_looked_up_once_and_again_after_a_clear() -> None:
     client = Served()
-    store = make_store(client, payload_indexes=TEXT)
+    store = make_store(client, collection_settings=CollectionSettings(payload_indexes=TEXT))
     add_two(store)
     store.get_nodes(filters=match_words("red"))
     client.asked.clear()
@@ -215,7 +224,9 @@ def test_engines_of_this_process_compare_words_without_an_index(tmp_path: Path) 
     for store in (
         make_store(QdrantClient(":memory:")),
         GeARVectorStore.from_path(tmp_path / "plain", embed_model=EMBED),
-        GeARVectorStore.from_path(tmp_path / "indexed", embed_model=EMBED, payload_indexes=TEXT),
+        GeARVectorStore.from_path(
+            tmp_path / "indexed", embed_model=EMBED, collection_settings=CollectionSettings(payload_indexes=TEXT)
+        ),
     ):
         assert store.get_nodes(filters=match_words("red")) == []
         add_two(store)

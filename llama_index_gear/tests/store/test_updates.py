@@ -23,9 +23,11 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id, read_triples
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id
 from llama_index_gear.errors import TenantError
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import QdrantCall
+from llama_index_gear.nodes import read_triples
+from llama_index_gear.store.access import connection_of
 from llama_index_gear.store.copy import copy_flow
 from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -346,8 +348,8 @@ def test_a_copy_beside_a_writer_holds_whole_passages(change: str) -> None:
     embed_model = WordEmbedding()
     source, target = (GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model) for _ in range(2))
     source.add([passage("p", "old", [("A", "is", "B")], embed_model=embed_model, document="d")])
-    flow = copy_flow(source._writes, target._writes, target.connection, None, False)
-    answer = source.connection.answer
+    flow = copy_flow(source._writes, target._writes, connection_of(target), None, False)
+    answer = connection_of(source).answer
 
     batch = drive_until(flow, answer, lambda sent: isinstance(sent, QdrantCall) and sent.method == "scroll")
     batch = flow.send([answer(sent) for sent in batch])  # the page is known
@@ -367,8 +369,8 @@ def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
     )
     old = [passage(n, n, [("A", "is", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]
     source.add(old)
-    flow = copy_flow(source._writes, target._writes, target.connection, None, False)
-    answer = source.connection.answer
+    flow = copy_flow(source._writes, target._writes, connection_of(target), None, False)
+    answer = connection_of(source).answer
 
     batch = drive_until(flow, answer, lambda sent: isinstance(sent, AcquirePassages))
     batch = flow.send([answer(sent) for sent in batch])

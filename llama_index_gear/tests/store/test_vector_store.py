@@ -46,12 +46,14 @@ from llama_index_gear.errors import (
     UnsupportedCall,
 )
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.flow import EmbedQuery
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
-from llama_index_gear.requests import EmbedQuery
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
+from llama_index_gear.store.access import connection_of
 from llama_index_gear.store.collections import AVERAGE_KEY
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import point_id_of
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.processes import PROCESSES
@@ -304,9 +306,11 @@ def test_a_server_is_told_how_to_make_and_search_collections(quantization: str) 
     store = GeARVectorStore(
         client=client,
         embed_model=EMBED,
-        collection_options=chosen,
-        vector_options={"on_disk": True, "datatype": models.Datatype.FLOAT16},
-        search_params=RESCORED,
+        collection_settings=CollectionSettings(
+            collection_options=chosen,
+            vector_options={"on_disk": True, "datatype": models.Datatype.FLOAT16},
+            search_params=RESCORED,
+        ),
     )
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
     assert [name for name, _ in client.told] == ["create", "create"]
@@ -323,7 +327,9 @@ def test_a_server_is_told_how_to_make_and_search_collections(quantization: str) 
 def test_what_is_read_without_a_vector_is_no_search() -> None:
     """Search parameters of dense vectors are not sent with a read of triples by their entities."""
     client = Listening()
-    store = GeARVectorStore(client=client, embed_model=EMBED, search_params=RESCORED)
+    store = GeARVectorStore(
+        client=client, embed_model=EMBED, collection_settings=CollectionSettings(search_params=RESCORED)
+    )
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
     assert len(read(store).incident_flow([(["ada"], [])], [5])[0]) == 1
     assert [options["params"] for name, options in client.told if name == "query"] == [None]
@@ -368,11 +374,16 @@ def test_what_was_written_can_be_found_at_once() -> None:
 
 def test_the_embedded_engine_refuses_what_it_cannot_do(tmp_path: Path) -> None:
     nodes = [passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)]
-    for wrong in ({"collection_options": {"shard_number": 6}}, {"vector_options": {"on_disk": True}}):
+    for wrong in (
+        CollectionSettings(collection_options={"shard_number": 6}),
+        CollectionSettings(vector_options={"on_disk": True}),
+    ):
         with pytest.raises(UnsupportedCall):
-            GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, **wrong).add(nodes)
+            GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, collection_settings=wrong).add(nodes)
     store = GeARVectorStore.from_path(
-        tmp_path / "store", embed_model=EMBED, search_params=models.SearchParams(exact=True)
+        tmp_path / "store",
+        embed_model=EMBED,
+        collection_settings=CollectionSettings(search_params=models.SearchParams(exact=True)),
     )
     store.add(nodes)
     assert list_ids(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
@@ -385,9 +396,11 @@ async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
 
     node = passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)
     chosen = {"optimizers_config": models.OptimizersConfigDiff(indexing_threshold=7, max_segment_size=9)}
-    for options, expected in ((None, 20_000), (chosen, 7)):
+    for options, expected in (({}, 20_000), (chosen, 7)):
         client = Listening()
-        store = GeARVectorStore(client=client, embed_model=EMBED, collection_options=options)
+        store = GeARVectorStore(
+            client=client, embed_model=EMBED, collection_settings=CollectionSettings(collection_options=options)
+        )
         with pytest.raises(KeyError), store.bulk_load():
             store.add([node])
             raise KeyError
@@ -761,7 +774,9 @@ def test_reopening_keeps_everything(tmp_path: Path) -> None:
 
 def test_payload_indexes_are_made_on_both_collections(tmp_path: Path) -> None:
     store = GeARVectorStore.from_path(
-        tmp_path, embed_model=EMBED, payload_indexes=[{"field_name": "year", "field_schema": "integer"}]
+        tmp_path,
+        embed_model=EMBED,
+        collection_settings=CollectionSettings(payload_indexes=[{"field_name": "year", "field_schema": "integer"}]),
     )
     store.add([passage("p", "x", [("A", "is", "B")], metadata={"year": 3})])
     passages, triples = (
@@ -1113,7 +1128,7 @@ def test_a_store_with_only_an_async_client_says_which_methods_to_use() -> None:
 def test_the_embedding_model_is_looked_up_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     store = GeARVectorStore(client=QdrantClient(":memory:"))
     monkeypatch.setattr(Settings, "_embed_model", MockEmbedding(embed_dim=4))
-    assert len(store.connection.answer(EmbedQuery("x"))) == 4
+    assert len(connection_of(store).answer(EmbedQuery("x"))) == 4
     store.close()
 
 
@@ -1393,7 +1408,7 @@ def test_tenants_share_the_average_length(make_store: MakeStore) -> None:
 
 
 def test_a_length_that_was_given_and_is_far_from_the_passages_is_named_and_repaired(make_store: MakeStore) -> None:
-    store = make_store(bm25_avg_len=60.0)
+    store = make_store(collection_settings=CollectionSettings(bm25_avg_len=60.0))
     store.add(make_long_passages("a", 300, 20))
     opened = GeARVectorStore(client=store.client, embed_model=EMBED)
     assert opened.check().bm25_drift > 8 and not opened.check().ok and opened.check(sample_size=0).ok
@@ -1413,7 +1428,9 @@ def test_an_average_length_that_is_not_stored_is_that_of_the_stored_passages(mak
     assert kept["gear_format"] == 1 and not kept.get(AVERAGE_KEY)
     opened = GeARVectorStore(client=store.client, embed_model=EMBED)
     assert opened.check().ok
-    stray = GeARVectorStore(client=store.client, embed_model=EMBED, bm25_avg_len=90.0)
+    stray = GeARVectorStore(
+        client=store.client, embed_model=EMBED, collection_settings=CollectionSettings(bm25_avg_len=90.0)
+    )
     stray.add(make_long_passages("b", 300))
     store.client.update_collection(store.collection_name, metadata={AVERAGE_KEY: None})
     opened = GeARVectorStore(client=store.client, embed_model=EMBED)

@@ -30,13 +30,14 @@ from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
-from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store import bm25 as store_bm25
 from llama_index_gear.store.bm25 import learn_average, make_encoder
 from llama_index_gear.store.schema import to_sparse_vector
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage, read
@@ -195,9 +196,9 @@ def make_retrievers(store: GeARVectorStore, folder: Path) -> list[BaseRetriever]
         NaiveGERetriever(store),
         NaiveGERetriever(store, graph=graph),
         SyncGERetriever(store, llm=llm),
-        GeARRetriever(store, llm=llm, calls="separate"),
+        PaperGeARRetriever(SyncGERetriever(store, llm=llm)),
         T2RAGRetriever(store, llm=llm),
-        ExternalGeARRetriever(store, graph, llm=llm),
+        ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph)),
         RankBM25Retriever(store.get_nodes()),
     ]
 
@@ -216,7 +217,7 @@ async def test_no_retriever_reads_a_question_beyond_the_limit(
 async def test_no_engine_no_postprocessor_and_no_store_does(store: GeARVectorStore) -> None:
     llm = ScriptedLLM()
     for engine in (
-        GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate")),
+        GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm))),
         T2RAGQueryEngine(T2RAGRetriever(store, llm=llm)),
     ):
         with pytest.raises(ArgumentError, match="100,001 characters"):
@@ -285,7 +286,9 @@ async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, h
     gone = [make(n, f"kiwi harvest report {n}") for n in range(60)]
     kept = [make(100, "kiwi bird of the island"), *(make(101 + n, f"plum jam recipe {n}") for n in range(9))]
     replaced = [make(n, f"engine manual {n}") for n in range(60)] if how == "replace" else []
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, bm25_avg_len=60.0)
+    store = GeARVectorStore.from_path(
+        tmp_path / "store", embed_model=EMBED, collection_settings=CollectionSettings(bm25_avg_len=60.0)
+    )
     store.add([*gone, *kept])
     if how == "delete":
         store.delete_nodes([node.node_id for node in gone])
@@ -297,7 +300,9 @@ async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, h
     else:
         words = MetadataFilter(key="doc_id", value=[f"d{n}" for n in range(60)], operator=FilterOperator.IN)
         store.delete_nodes(filters=MetadataFilters(filters=[words]))
-    fresh = GeARVectorStore.from_path(tmp_path / "fresh", embed_model=EMBED, bm25_avg_len=60.0)
+    fresh = GeARVectorStore.from_path(
+        tmp_path / "fresh", embed_model=EMBED, collection_settings=CollectionSettings(bm25_avg_len=60.0)
+    )
     fresh.add([*replaced, *kept])
     asked = VectorStoreQuery(query_str="plum or kiwi?", mode=VectorStoreQueryMode.SPARSE, similarity_top_k=20)
     found, expected = store.query(asked), fresh.query(asked)

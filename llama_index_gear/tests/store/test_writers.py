@@ -22,7 +22,8 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.flow import QdrantCall
+from llama_index_gear.store.access import connection_of
 from llama_index_gear.store.connection import Routed
 from llama_index_gear.store.copy import copy_flow
 from llama_index_gear.store.maintenance import StoreReport
@@ -122,8 +123,8 @@ def copy(*, from_source: bool) -> Writer:
         clients = (engines.source, engines.client) if from_source else (engines.client, engines.source)
         source, target = (make_process(client, EMBED) for client in clients)
 
-        flow = copy_flow(source._writes, target._writes, target.connection, None, False)
-        return Steps(flow, source.connection.answer)
+        flow = copy_flow(source._writes, target._writes, connection_of(target), None, False)
+        return Steps(flow, connection_of(source).answer)
 
     return begin
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core import PromptTemplate
+from llama_index.core import PromptTemplate, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import QueryEngineTool
@@ -18,20 +18,20 @@ from llama_index_gear import (
     ExternalGeARRetriever,
     ExternalTripleStore,
     GeARQueryEngine,
-    GeARRetriever,
     GeARVectorStore,
     NaiveGERetriever,
     SyncGERetriever,
-    Trace,
     Triple,
     WikidataDump,
 )
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.expansion.alignment import shared_name
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace.rendering import show, to_html
+from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import GraphTriple
 
 Slots = list[str]
@@ -125,7 +125,7 @@ def list_purposes(trace: Trace) -> list[str]:
 async def test_two_steps(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     """The first step expands nothing; in the second the graph leads to passages that no search found."""
     llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "[4] > [1]"])
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm)
+    retriever = ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph))
     found, trace = await retrieve(mode, retriever)
     assert llm.remaining == 0 and list_purposes(trace) == [READ, DECIDE, READ, RANK]
     one, two = trace.steps
@@ -154,7 +154,7 @@ async def test_each_call_is_shown_what_it_is_about(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "none"])
-    await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
     first, decision, second, ranking = llm.history
     assert QUESTION in first and "[1] Jaws is a shark film" in first
     assert f"Question: {QUESTION}" in decision and f"1. {QUESTION}" in decision and "- Jaws directed by" in decision
@@ -164,24 +164,11 @@ async def test_each_call_is_shown_what_it_is_about(
 
 
 @MODES
-async def test_a_later_step_without_expansion_reads_for_its_own_query(
-    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
-) -> None:
-    llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), ENOUGH])
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=3, expand_from_step=3, rank_top_k=None)
-    _, trace = await retrieve(mode, retriever)
-    assert [step.beams for step in trace.steps] == [[], []]
-    first, _, second, _ = llm.history
-    assert QUESTION in first and WHERE not in first
-    assert WHERE in second and QUESTION not in second
-
-
-@MODES
 async def test_facts_that_suffice_end_the_search(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1]"])
-    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
     assert (found, trace.stopped, trace.steps[0].answerable, llm.remaining) == (["jaws"], "sufficient", True, 0)
 
 
@@ -191,7 +178,7 @@ async def test_a_query_that_was_searched_before_ends_the_search(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, again: str
 ) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ask_next(again), "[2]"])
-    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
     assert (found, trace.stopped, len(trace.steps), llm.remaining) == (["milk"], "repeated query", 1, 0)
 
 
@@ -199,7 +186,7 @@ async def test_a_query_that_was_searched_before_ends_the_search(
 async def test_replies_that_cannot_be_read(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     """An unreadable ranking leaves nothing out; an unreadable decision ends the search."""
     llm = ScriptedLLM(["?", "?", "?", "?", "?", "?"])
-    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
     assert (found, trace.stopped, llm.remaining) == (["jaws", "milk"], "no further query", 0)
     assert [
         word in " ".join(trace.steps[0].problems) for word in ("reading", "search ends", "no passage was left out")
@@ -210,14 +197,14 @@ async def test_replies_that_cannot_be_read(store: GeARVectorStore, graph: Extern
 @MODES
 async def test_none_is_an_answer(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "None."])
-    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
     assert (found, trace.passages, trace.steps[0].ranked) == ([], [], [])
 
 
 @MODES
 async def test_no_filter_fuses_all_steps(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN)])
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, rank_top_k=None)
+    retriever = ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph), rank_top_k=None)
     found, trace = await retrieve(mode, retriever)
     assert llm.remaining == 0 and set(found) == {"jaws", "spielberg", "river", "milk"}
     ranks = {source.passage_id: source.ranks for source in trace.passages}
@@ -235,7 +222,9 @@ async def test_the_filter_sees_as_many_passages_as_asked_for(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1] > [2]"])
-    found, _ = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm, rank_top_k=1))
+    found, _ = await retrieve(
+        mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph), rank_top_k=1)
+    )
     assert found == ["jaws"] and "[2]" not in llm.history[-1].split("#####")[1]
 
 
@@ -243,7 +232,9 @@ async def test_the_filter_sees_as_many_passages_as_asked_for(
 async def test_expansion_from_the_first_step(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     """With one call a question, the agent does what SyncGE does over an external graph."""
     llm = ScriptedLLM([write_facts(JAWS)])
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from_step=1, rank_top_k=None)
+    retriever = ExternalGeARRetriever(
+        SyncGERetriever(store, Told(), llm=llm, graph=graph), max_steps=1, rank_top_k=None
+    )
     found, trace = await retrieve(mode, retriever)
     assert (llm.remaining, list_purposes(trace), trace.stopped) == (0, [READ], "max_steps")
     assert found[0] == "jaws" and "spielberg" in found  # through (Steven Spielberg, place of birth, Cincinnati)
@@ -275,8 +266,11 @@ async def test_links_to_something_else_are_dropped_and_shown(
 ) -> None:
     """A noted geoduck does not become an oyster (Millions of GeAR-s, Table 2)."""
     geoduck = ["Pacific geoduck", "described by", "shark handbook for divers of all ages and other readers"]
-    one_step: dict[str, Any] = {"max_steps": 1, "expand_from_step": 1, "rank_top_k": None}
-    checked = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([write_facts(geoduck)]), **one_step)
+    checked = ExternalGeARRetriever(
+        SyncGERetriever(store, Told(), llm=ScriptedLLM([write_facts(geoduck)]), graph=graph),
+        max_steps=1,
+        rank_top_k=None,
+    )
     found, trace = await retrieve(mode, checked)
     (step,) = trace.steps
     assert [(link.fact, link.triple[0]) for link in step.misaligned] == [(geoduck, "Pacific oyster")]
@@ -285,7 +279,9 @@ async def test_links_to_something_else_are_dropped_and_shown(
     assert "Pacific oyster" in to_html(trace) and Trace.model_validate_json(trace.model_dump_json()) == trace
     show(trace)
     unchecked = ExternalGeARRetriever(
-        store, graph, Told(), llm=ScriptedLLM([write_facts(geoduck)]), check_alignment=False, **one_step
+        SyncGERetriever(store, Told(), llm=ScriptedLLM([write_facts(geoduck)]), check_alignment=False, graph=graph),
+        max_steps=1,
+        rank_top_k=None,
     )
     _, trace = await retrieve(mode, unchecked)
     assert trace.steps[0].misaligned == [] and [link.triple[0] for link in trace.steps[0].linked] == ["Pacific oyster"]
@@ -313,7 +309,9 @@ async def test_a_fact_that_the_graph_has_nothing_for(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
     llm = ScriptedLLM([write_facts(["Qwxyz", "zzzz", "Vwxyz"]), write_facts()])
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from_step=1, rank_top_k=None)
+    retriever = ExternalGeARRetriever(
+        SyncGERetriever(store, Told(), llm=llm, graph=graph), max_steps=1, rank_top_k=None
+    )
     for reason in (
         ["no triple to link to: no expansion", "no linked triple is about the same: no expansion"],
         ["the reader noted no fact: no expansion"],
@@ -325,10 +323,10 @@ async def test_a_fact_that_the_graph_has_nothing_for(
 @MODES
 async def test_a_step_that_finds_nothing(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     llm = ScriptedLLM()
-    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told({}), llm=llm))
+    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told({}), llm=llm, graph=graph)))
     assert (found, trace.stopped, trace.llm_calls) == ([], "nothing found", 0)
     llm = ScriptedLLM([write_facts(JAWS), ask_next("What else?"), "[2]"])
-    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
     assert (found, trace.stopped, llm.remaining) == (["milk"], "max_steps", 0)
 
 
@@ -339,7 +337,7 @@ async def test_a_later_call_that_fails_loses_nothing(
 ) -> None:
     replies: list[Any] = [write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "[1]"]
     replies[call - 1] = PermissionError("gone")
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM(replies))
+    retriever = ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=ScriptedLLM(replies), graph=graph))
     found, trace = await retrieve(mode, retriever)
     assert trace.stopped == "failed: PermissionError: gone" and {"jaws", "milk"} <= set(found)
     assert ("river" in found) == (call == 4)
@@ -348,7 +346,12 @@ async def test_a_later_call_that_fails_loses_nothing(
 @MODES
 async def test_a_first_call_that_fails_raises(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     with pytest.raises(PermissionError):
-        await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([PermissionError("gone")])))
+        await retrieve(
+            mode,
+            ExternalGeARRetriever(
+                SyncGERetriever(store, Told(), llm=ScriptedLLM([PermissionError("gone")]), graph=graph)
+            ),
+        )
 
 
 @MODES
@@ -358,7 +361,8 @@ async def test_a_budget_ends_it_with_what_there_is(
 ) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "none"])
     found, trace = await retrieve(
-        mode, ExternalGeARRetriever(store, graph, Told(), llm=llm, budget=Budget(max_llm_calls=limit))
+        mode,
+        ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph), budget=Budget(max_llm_calls=limit)),
     )
     assert (trace.stopped, trace.llm_calls) == ("max_llm_calls", calls) and "jaws" in found
 
@@ -369,7 +373,7 @@ async def test_a_filter_binds_every_passage(store: GeARVectorStore, graph: Exter
     only = MetadataFilters(filters=[MetadataFilter(key="kind", value="food")])
     llm = ScriptedLLM([write_facts(JAWS)])
     retriever = ExternalGeARRetriever(
-        store, graph, llm=llm, max_steps=1, expand_from_step=1, rank_top_k=None, filters=only
+        SyncGERetriever(store, llm=llm, filters=only, graph=graph), max_steps=1, rank_top_k=None
     )
     found, trace = await retrieve(mode, retriever, "Cheese and Jaws, directed by Steven Spielberg")
     assert found == ["milk"] and "Spielberg is" not in llm.history[0]
@@ -384,7 +388,7 @@ async def test_as_many_calls_as_the_docstring_says(store: GeARVectorStore, graph
 
     for steps in (1, 2, 4):
         llm = ScriptedLLM(otherwise=reply_to)
-        retriever = ExternalGeARRetriever(store, graph, llm=llm, max_steps=steps)
+        retriever = ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph), max_steps=steps)
         _, trace = await retrieve("sync", retriever)
         assert trace.llm_calls == 2 * steps == len(llm.history)
 
@@ -393,7 +397,7 @@ async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, grap
     traces = []
     for mode in ("sync", "async"):
         llm = ScriptedLLM([write_facts(JAWS, NOISE), ask_next(WHERE), write_facts(BORN), "[3] > [1] > [2]"])
-        _, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+        _, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
         plain = trace.model_dump(exclude={"ms", "calls"})
         traces.append((plain, llm.history, list_purposes(trace)))
     assert traces[0] == traces[1]
@@ -405,7 +409,10 @@ async def test_the_engine_takes_the_graph_by_one_argument(
 ) -> None:
     """The engine answers from the passages that pass the filter and from the gist (Eq. 7)."""
     llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "[1]", "The Ohio River [1]"])
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph, base_top_k=1)
+    base = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model).as_retriever(
+        similarity_top_k=1, vector_store_query_mode="hybrid"
+    )
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph, base_retriever=base)
     ask = engine.query_with_trace if mode == "sync" else None
     response, trace = ask(QUESTION) if ask else await engine.aquery_with_trace(QUESTION)
     assert str(response) == "The Ohio River [1]" and llm.remaining == 0
@@ -420,7 +427,9 @@ async def test_the_engine_takes_the_graph_by_one_argument(
     assert response.metadata is not None and response.metadata["gear_stopped"] == "max_steps"
     names = {name.removeprefix("retriever:") for name in engine.get_prompts() if name.startswith("retriever:")}
     assert names == {"read", "decide", "rank"}
-    assert isinstance(GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate").retriever, GeARRetriever)
+    assert isinstance(
+        GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm))).retriever, PaperGeARRetriever
+    )
 
 
 @MODES
@@ -435,7 +444,12 @@ async def test_nothing_kept_is_answered_from_the_gist(
 
 async def test_events_come_as_for_gear(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1]"])
-    events = [event async for event in ExternalGeARRetriever(store, graph, Told(), llm=llm).astream_events(QUESTION)]
+    events = [
+        event
+        async for event in ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)).astream_events(
+            QUESTION
+        )
+    ]
     kinds = [event.kind for event in events[:-1] if not isinstance(event, list)]
     assert "ranked" in kinds and "gist" in kinds and isinstance(events[-1], list)
 
@@ -443,29 +457,25 @@ async def test_events_come_as_for_gear(store: GeARVectorStore, graph: ExternalTr
 def test_prompts_are_replaceable(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1]"])
     own = PromptTemplate("Rank {passages} for {question} by {gist}")
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, prompts={"rank": own})
+    retriever = ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph), prompts={"rank": own})
     retriever.update_prompts({"decide": PromptTemplate("Enough? {question} {gist} {queries}")})
     retriever.retrieve(QUESTION)
     assert llm.history[1].startswith("Enough? ") and llm.history[2].startswith("Rank ")
     with pytest.raises(ArgumentError, match="lacks the variable queries"):
         retriever.update_prompts({"decide": PromptTemplate("{question} {gist}")})
     with pytest.raises(ArgumentError, match="no prompt 'gist'"):
-        ExternalGeARRetriever(store, graph, llm=llm, prompts={"gist": own})
+        ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph), prompts={"gist": own})
 
 
 def test_bad_arguments(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path: Path) -> None:
     llm = ScriptedLLM([write_facts(JAWS)])
-    wrongs: list[dict[str, Any]] = [{name: 0} for name in ("max_steps", "expand_from_step", "rank_top_k", "gist_size")]
-    for wrong in wrongs:
-        with pytest.raises(ArgumentError, match=next(iter(wrong))):
-            ExternalGeARRetriever(store, graph, llm=llm, **wrong)
     with pytest.raises(ArgumentError, match="must be an ExternalTripleStore"):
-        ExternalGeARRetriever(store, store, llm=llm)  # type: ignore[arg-type]
+        ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=store))  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="question is empty"):
-        ExternalGeARRetriever(store, graph, llm=llm).retrieve("  ")
+        ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph)).retrieve("  ")
     empty = ExternalTripleStore.from_path(tmp_path, embed_model=WordEmbedding())
     with pytest.raises(StoreError, match="load triples into it first"):
-        ExternalGeARRetriever(store, empty, Told(), llm=llm).retrieve(
+        ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=empty)).retrieve(
             QUESTION
         )  # in the first step, though it walks in the second
 

@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,7 @@ from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear import (
-    GeARRetriever,
-    GeARVectorStore,
-    NaiveGERetriever,
-    SyncGERetriever,
-    Trace,
-    Triple,
-    attach_triples,
-)
+from llama_index_gear import GeARVectorStore, NaiveGERetriever, SyncGERetriever, Triple, attach_triples
 from llama_index_gear.agents.gear.policy import PROMPTS, Calls
 from llama_index_gear.agents.gear.reasoning import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
 from llama_index_gear.agents.loop import Budget, agent_flow
@@ -47,9 +40,10 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import arun, run
 from llama_index_gear.llm.escaping import escape_passage
 from llama_index_gear.retrievers.base import GeAREvent
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
-from llama_index_gear.trace.trace import TraceEvent
+from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
 
@@ -192,7 +186,7 @@ class Clock:
 
 
 async def retrieve_by(
-    clock: Clock, seconds: float, mode: Mode, retriever: GeARRetriever
+    clock: Clock, seconds: float, mode: Mode, retriever: PaperGeARRetriever
 ) -> tuple[list[NodeWithScore], Trace]:
     """Run `retrieve` within so many seconds of this clock, which replaces the machine's."""
     trace, sources = Trace(question=QUESTION), retriever._backends
@@ -240,7 +234,9 @@ Mode = str
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
-async def retrieve(mode: Mode, retriever: GeARRetriever, question: str = QUESTION) -> tuple[list[NodeWithScore], Trace]:
+async def retrieve(
+    mode: Mode, retriever: PaperGeARRetriever, question: str = QUESTION
+) -> tuple[list[NodeWithScore], Trace]:
     if mode == "sync":
         return retriever.retrieve_with_trace(question)
     return await retriever.aretrieve_with_trace(question)
@@ -248,10 +244,11 @@ async def retrieve(mode: Mode, retriever: GeARRetriever, question: str = QUESTIO
 
 def make_gear(
     store: GeARVectorStore, replies: Sequence[Any] = (), **arguments: Any
-) -> tuple[GeARRetriever, ScriptedLLM]:
+) -> tuple[PaperGeARRetriever, ScriptedLLM]:
     llm = arguments.pop("llm", None) or ScriptedLLM(replies)
     base = arguments.pop("base", None) or Told()
-    return GeARRetriever(store, base, llm=llm, **{"calls": "separate", **arguments}), llm
+    step = SyncGERetriever(store, base, llm=llm, filters=arguments.pop("filters", None))
+    return PaperGeARRetriever(step, **arguments), llm
 
 
 def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
@@ -484,8 +481,10 @@ async def test_a_later_call_that_fails_loses_nothing(
 async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, replies: list[Any]) -> None:
     for base in (Told(), None):
         once, twice = ScriptedLLM(replies), ScriptedLLM(replies)
-        found, trace = GeARRetriever(store, base, llm=once, calls="separate").retrieve_with_trace(QUESTION)
-        awaited, other = await GeARRetriever(store, base, llm=twice, calls="separate").aretrieve_with_trace(QUESTION)
+        found, trace = PaperGeARRetriever(SyncGERetriever(store, base, llm=once)).retrieve_with_trace(QUESTION)
+        awaited, other = await PaperGeARRetriever(SyncGERetriever(store, base, llm=twice)).aretrieve_with_trace(
+            QUESTION
+        )
         assert list_results(found) == list_results(awaited) and found
         assert get_transcript(trace) == get_transcript(other)
         assert once.history == twice.history
@@ -554,13 +553,12 @@ async def test_the_ranking_is_arithmetic_that_one_can_check_by_eye(store: GeARVe
 
 
 @MODES
-@pytest.mark.parametrize("rrf_k", [0, 7, 60])
-async def test_every_score_is_the_sum_over_its_ranks(store: GeARVectorStore, mode: Mode, rrf_k: int) -> None:
-    retriever, _ = make_gear(store, FOUR_STEPS, rrf_k=rrf_k)
+async def test_every_score_is_the_sum_over_its_ranks(store: GeARVectorStore, mode: Mode) -> None:
+    retriever, _ = make_gear(store, FOUR_STEPS)
     found, trace = await retrieve(mode, retriever)
     for result, source in zip(found, trace.passages, strict=True):
         ranks = result.node.metadata["gear_ranks"]
-        assert result.score == pytest.approx(sum(1 / (rrf_k + rank) for rank in ranks.values()), abs=1e-12)
+        assert result.score == pytest.approx(sum(1 / (60 + rank) for rank in ranks.values()), abs=1e-12)
         assert (source.passage_id, source.score, source.ranks, source.chain, source.text) == (
             result.node.node_id,
             result.score,
@@ -597,10 +595,10 @@ async def test_as_many_passages_as_asked_for(store: GeARVectorStore) -> None:
     assert list_ids(make_gear(store, FOUR_STEPS, similarity_top_k=2)[0].retrieve(QUESTION)) == list_ids(whole)[:2]
 
 
-async def test_the_store_itself_is_the_default_base_and_base_top_k_its_size(store: GeARVectorStore) -> None:
-    _, trace = GeARRetriever(store, llm=ScriptedLLM(ONE_STEP), base_top_k=2, calls="separate").retrieve_with_trace(
-        QUESTION
-    )
+async def test_the_store_itself_is_the_default_base(store: GeARVectorStore) -> None:
+    _, trace = PaperGeARRetriever(
+        SyncGERetriever(store, llm=ScriptedLLM(ONE_STEP), similarity_top_k=2)
+    ).retrieve_with_trace(QUESTION)
     assert len(trace.steps[0].base) == 2 and "ann" in trace.steps[0].base
 
 
@@ -620,8 +618,8 @@ async def test_a_title_is_the_passage_s_own_or_the_beginning_of_its_text(tmp_pat
             make_node("c", "one " * 20),
         ]
     )
-    _, trace = GeARRetriever(
-        store, llm=ScriptedLLM([write_facts(), write_facts(), say_answered("1")]), calls="separate"
+    _, trace = PaperGeARRetriever(
+        SyncGERetriever(store, llm=ScriptedLLM([write_facts(), write_facts(), say_answered("1")]))
     ).retrieve_with_trace("one")
     assert trace.titles == {"a": "Two words", "b": "one 2 3 4 5 6 7 8", "c": "one " * 12 + "…"}
     assert {source.passage_id: source.title for source in trace.passages} == trace.titles
@@ -709,9 +707,9 @@ async def test_a_single_call_that_notes_nothing_leaves_the_walk(store: GeARVecto
 
 @MODES
 @pytest.mark.parametrize(("calls", "most"), [("separate", 15), ("merged", 11), ("single", 1)])
-async def test_as_many_calls_as_the_docstring_says(store: GeARVectorStore, mode: Mode, calls: str, most: int) -> None:
+async def test_as_many_calls_as_the_docstring_says(store: GeARVectorStore, mode: Mode, calls: Calls, most: int) -> None:
     llm = ScriptedLLM(otherwise=Unsettled())
-    _, trace = await retrieve(mode, GeARRetriever(store, llm=llm, calls=calls))  # type: ignore[arg-type]
+    _, trace = await retrieve(mode, PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls=calls))
     assert trace.llm_calls == len(llm.history) == most
 
 
@@ -739,7 +737,7 @@ class Unsettled:
 
 @MODES
 async def test_a_model_that_notes_the_same_fact_for_ever_notes_it_once(store: GeARVectorStore, mode: Mode) -> None:
-    _, trace = await retrieve(mode, GeARRetriever(store, llm=ScriptedLLM(otherwise=Unsettled()), calls="separate"))
+    _, trace = await retrieve(mode, PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(otherwise=Unsettled()))))
     assert [step.gist for step in trace.steps] == [[FATHER], [], [], []]
     assert (trace.stopped, len(trace.links)) == ("max_steps", 1)
 
@@ -754,14 +752,13 @@ async def test_the_same_fact_in_other_letters_is_the_same_fact(store: GeARVector
 @MODES
 async def test_the_gist_is_bounded(store: GeARVectorStore, mode: Mode) -> None:
     def make_facts(call: int) -> list[Slots]:
-        return [[f"Ann {call}", "knows", f"Bob {number}"] for number in range(7)]
+        return [[f"Ann {call}", "knows", f"Bob {number}"] for number in range(70)]
 
     llm = ScriptedLLM(otherwise=Unsettled(make_facts))
-    _, trace = await retrieve(mode, GeARRetriever(store, llm=llm, gist_size=3, calls="separate"))
-    assert [(len(step.gist), step.left_out) for step in trace.steps] == [(3, 4), (0, 7), (0, 7), (0, 7)]
-    assert trace.gist == make_facts(2)[:3]  # call 1 is the reader's
-    assert len(trace.links) == 3
-    assert max(prompt.count("\n- Ann") for prompt in llm.history) == 3
+    _, trace = await retrieve(mode, PaperGeARRetriever(SyncGERetriever(store, llm=llm)))
+    assert [(len(step.gist), step.left_out) for step in trace.steps] == [(70, 0), (30, 40), (0, 70), (0, 70)]
+    assert len(trace.gist) == len(trace.links) == 100
+    assert max(prompt.count("\n- Ann") for prompt in llm.history) == 100
 
 
 # -- budgets ----------------------------------------------------------------------------------------------------------
@@ -989,7 +986,7 @@ async def test_llama_index_s_instrumentation_is_told_everything(store: GeARVecto
     assert replay_events(events) == {**get_transcript(trace), "titles": {}}
     assert {event.class_name() for event in recorder.seen} == {"GeAREvent"}
     names = [span.id_.split("-")[0] for span in spans.completed_spans]
-    method = "GeARRetriever._retrieve" if mode == "sync" else "GeARRetriever._aretrieve"
+    method = f"PaperGeARRetriever.{'_retrieve' if mode == 'sync' else '_aretrieve'}"
     assert names.count(method) == 1
 
 
@@ -1030,7 +1027,7 @@ async def test_a_filter_that_matches_nothing_finds_nothing_and_asks_nobody(
 ) -> None:
     none = MetadataFilters(filters=[MetadataFilter(key="no such field", value="x")])
     llm = ScriptedLLM()
-    found, trace = await retrieve(mode, GeARRetriever(store, base, llm=llm, filters=none, calls="separate"))
+    found, trace = await retrieve(mode, PaperGeARRetriever(SyncGERetriever(store, base, llm=llm, filters=none)))
     assert (found, trace.stopped, llm.history, trace.titles) == ([], "nothing found", [], {})
 
 
@@ -1041,7 +1038,7 @@ async def test_a_filter_that_matches_nothing_finds_nothing_and_asks_nobody(
 async def test_an_empty_store_finds_nothing_and_asks_nobody(tmp_path: Path, mode: Mode) -> None:
     store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=WordEmbedding())
     llm = ScriptedLLM()
-    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm, calls="separate"))
+    found, trace = await retrieve(mode, PaperGeARRetriever(SyncGERetriever(store, llm=llm)))
     assert (found, trace.stopped, trace.passages, llm.history) == ([], "nothing found", [], [])
     assert not (tmp_path / "empty").exists()
 
@@ -1051,7 +1048,7 @@ async def test_passages_without_facts_are_ranked_by_the_base_alone(tmp_path: Pat
     store = GeARVectorStore.from_path(tmp_path / "bare", embed_model=WordEmbedding())
     store.add([make_node("a", "one two"), make_node("b", "one")])
     llm = ScriptedLLM([write_facts(FATHER), write_facts(), say_answered("2")])
-    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm, calls="separate"), "two")
+    found, trace = await retrieve(mode, PaperGeARRetriever(SyncGERetriever(store, llm=llm)), "two")
     assert trace.steps[0].fallback == "no triple to link to" and trace.steps[0].beams == []
     assert [(result.node.node_id, result.score) for result in found][0] == ("a", 1 / 61)
     assert found[0].node.metadata["gear_chain"] == [] and trace.answer == "2"
@@ -1072,7 +1069,7 @@ async def test_a_question_of_fifty_kilobytes(store: GeARVectorStore, mode: Mode)
     question = f"{QUESTION}? " + "It is a long story. " * 2_500
     assert len(question) > 50_000
     llm = ScriptedLLM(ONE_STEP)
-    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm, calls="separate"), question)
+    found, trace = await retrieve(mode, PaperGeARRetriever(SyncGERetriever(store, llm=llm)), question)
     assert trace.question == question.strip() and question.strip() in llm.history[0]
     assert {"ann", "bob"} <= set(list_ids(found)) and trace.prompt_tokens > 3 * 10_000
     json.dumps(trace.compact())
@@ -1091,7 +1088,9 @@ async def test_a_question_in_another_script(tmp_path: Path, mode: Mode) -> None:
     )
     question = "Πού ζει ο πατέρας της Άννας;"
     llm = ScriptedLLM([write_facts(father), write_facts(father), say_missing("πού ζει"), ask_next(question.upper())])
-    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm, base_top_k=1, calls="separate"), question)
+    found, trace = await retrieve(
+        mode, PaperGeARRetriever(SyncGERetriever(store, llm=llm, similarity_top_k=1)), question
+    )
     assert trace.steps[0].base == ["anna"] and set(list_ids(found)) >= {"anna", "vasilis"}
     chains = {result.node.node_id: result.node.metadata["gear_chain"] for result in found}
     assert chains["vasilis"] == [father, lives]
@@ -1120,27 +1119,28 @@ async def test_the_caller_s_bundle_and_nodes_stay_as_they_are(store: GeARVectorS
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"max_steps": 0}, {"similarity_top_k": 0}, {"base_top_k": 0}, {"base_top_k": -1}, {"link_top_k": 0},
-        {"passage_link_top_k": 0}, {"gist_size": 0}, {"calls": "all"}, {"rrf_k": -1},
+        {"max_steps": 0}, {"similarity_top_k": 0}, {"passage_link_top_k": 0}, {"calls": "all"},
     ],
     ids=str,
 )  # fmt: skip
 def test_arguments_outside_their_range_are_refused_by_name(store: GeARVectorStore, wrong: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=next(iter(wrong))):
-        GeARRetriever(store, llm=ScriptedLLM(), **{"calls": "separate", **wrong})
+        PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM()), **wrong)
 
 
 def test_other_wrong_arguments(store: GeARVectorStore) -> None:
-    with pytest.raises(ArgumentError, match="GeARVectorStore"):
-        GeARRetriever("store", llm=ScriptedLLM(), calls="separate")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"expansion must be a SyncGERetriever, got .* write SyncGERetriever\("):
+        PaperGeARRetriever(store)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="there is no prompt 'nonsense'"):
-        GeARRetriever(store, llm=ScriptedLLM(), prompts={"nonsense": PromptTemplate("{question}")}, calls="separate")
+        PaperGeARRetriever(
+            SyncGERetriever(store, llm=ScriptedLLM()), prompts={"nonsense": PromptTemplate("{question}")}
+        )
 
 
 def test_the_settings_model_is_the_default(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     llm = ScriptedLLM(ONE_STEP)
     monkeypatch.setattr(Settings, "_llm", llm)
-    retriever = GeARRetriever(store, Told(), calls="separate")
+    retriever = PaperGeARRetriever(SyncGERetriever(store, Told()))
     assert retriever.llm is llm
     assert retriever.retrieve(QUESTION) and llm.remaining == 0
 
@@ -1251,7 +1251,7 @@ async def test_prompts_are_visible_and_replaceable(store: GeARVectorStore, way: 
     said = [write_facts(FATHER), json.dumps({"triples": [FATHER], "answerable": False})]
     llm = ScriptedLLM([said[0], said[1], *([said[1]] if calls == "separate" else []), ask_next(QUESTION)])
     prompts = own_prompts if way == "prompts" else None
-    retriever = GeARRetriever(store, Told(), llm=llm, calls=calls, prompts=prompts)
+    retriever = PaperGeARRetriever(SyncGERetriever(store, Told(), llm=llm), calls=calls, prompts=prompts)
     assert retriever.get_prompts().keys() == own_prompts.keys()
     if way == "update_prompts":
         assert retriever.get_prompts() == {name: PROMPTS[name] for name in used}
@@ -1260,7 +1260,7 @@ async def test_prompts_are_visible_and_replaceable(store: GeARVectorStore, way: 
     assert [prompt.split(":")[0] for prompt in llm.history] == [f"Mine, {name}" for name in used]
     assert retriever.get_prompts() == own_prompts
     # Another retriever has its own.
-    assert GeARRetriever(store, llm=llm, calls="separate").get_prompts()["reason"] == REASON_PROMPT
+    assert PaperGeARRetriever(SyncGERetriever(store, llm=llm)).get_prompts()["reason"] == REASON_PROMPT
 
 
 @pytest.mark.parametrize(
@@ -1271,8 +1271,8 @@ def test_a_prompt_that_lacks_a_variable_is_refused(store: GeARVectorStore, name:
     lacking = PromptTemplate(VARIABLES[name].replace(f"{{{variable}}}", ""))
     calls: Calls = "merged" if name == "merged" else "separate"
     with pytest.raises(ArgumentError, match=f"{name} prompt lacks the variable {variable}"):
-        GeARRetriever(store, llm=ScriptedLLM(), calls=calls, prompts={name: lacking})
-    retriever = GeARRetriever(store, llm=ScriptedLLM(), calls=calls)
+        PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM()), calls=calls, prompts={name: lacking})
+    retriever = PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM()), calls=calls)
     before = retriever.get_prompts()
     with pytest.raises(ArgumentError, match=variable):
         retriever.update_prompts({name: lacking})
@@ -1283,7 +1283,7 @@ def test_a_prompt_that_lacks_a_variable_is_refused(store: GeARVectorStore, name:
 
 
 async def test_twenty_at_once_equal_twenty_one_after_the_other(store: GeARVectorStore) -> None:
-    retriever = GeARRetriever(store, llm=Slow(otherwise=obey), base_top_k=1, calls="separate")
+    retriever = PaperGeARRetriever(SyncGERetriever(store, llm=Slow(otherwise=obey), similarity_top_k=1))
     starts = [QUESTION, WHERE_BOB, WHERE_ROME, "Cheese"]
     questions = [f"{start} {name}" for start in starts for name in ("Ann", "Bob", "Rome", "milk", "France")]
     together = await asyncio.gather(*(retriever.aretrieve_with_trace(question) for question in questions))
@@ -1298,7 +1298,8 @@ async def test_the_event_loop_runs_on(store: GeARVectorStore, longest_pause: Any
     pauses = []
     for _ in range(5):
         llm = Slow(FOUR_STEPS)
-        pauses.append(await longest_pause(lambda: GeARRetriever(store, llm=llm, calls="separate").aretrieve(QUESTION)))  # noqa: B023
+        retriever = PaperGeARRetriever(SyncGERetriever(store, llm=llm))
+        pauses.append(await longest_pause(partial(retriever.aretrieve, QUESTION)))
         assert llm.remaining == 0
     assert min(pauses) < 0.05
 
@@ -1343,7 +1344,7 @@ async def test_on_bm25(store: GeARVectorStore, mode: Mode) -> None:
 async def test_on_graph_expansion_and_on_itself_without_mixing_traces(store: GeARVectorStore, mode: Mode) -> None:
     for inner in (
         NaiveGERetriever(store, Told()),
-        GeARRetriever(store, Told(), llm=ScriptedLLM(otherwise=Unsettled()), max_steps=2, calls="separate"),
+        PaperGeARRetriever(SyncGERetriever(store, Told(), llm=ScriptedLLM(otherwise=Unsettled())), max_steps=2),
     ):
         found, trace = await retrieve(mode, make_gear(store, ONE_STEP, base=inner)[0])
         assert trace.llm_calls == 3 and [step.query for step in trace.steps] == [QUESTION]

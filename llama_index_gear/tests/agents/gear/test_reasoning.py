@@ -24,10 +24,9 @@ from llama_index_gear.agents.gear.reasoning import (
 )
 from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.flow import Flow, run
+from llama_index_gear.flow import CallLLM, Flow, Reply, run
 from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.llm.prompting import ParsedReply
-from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import Triple
 

@@ -21,7 +21,6 @@ from llama_index_gear import (
     GeARVectorStore,
     GraphRetriever,
     RankingWeights,
-    Trace,
     Triple,
     attach_triples,
 )
@@ -30,7 +29,7 @@ from llama_index_gear.errors import ReplyError
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.scanning import scan_reply
-from llama_index_gear.trace.trace import TraceEvent
+from llama_index_gear.trace.trace import Trace, TraceEvent
 
 QUESTION = "Which land borders the land that the father of Ann lives in"
 WHERE_BOB = "Where does Bob live"
@@ -99,7 +98,7 @@ async def retrieve(
 ) -> tuple[list[NodeWithScore], Trace, ScriptedLLM]:
     llm = ScriptedLLM(replies)
     base = arguments.pop("base", None)
-    agent = GeARRetriever(store, base, llm=llm, calls="selection", **arguments)
+    agent = GeARRetriever(store, base, llm=llm, **arguments)
     if mode == "sync":
         return *agent.retrieve_with_trace(QUESTION), llm
     return *(await agent.aretrieve_with_trace(QUESTION)), llm
@@ -265,20 +264,20 @@ async def test_tenants_see_their_own(tmp_path: Path) -> None:
             nodes[0].embedding = WordEmbedding().get_text_embedding(nodes[0].text)  # type: ignore[attr-defined]
             shared.add(nodes)
         llm = ScriptedLLM(['{"needed": [1], "answerable": true, "answer": "x"}'])
-        (result,) = GeARRetriever(shared.for_tenant("ada"), llm=llm, calls="selection").retrieve(QUESTION)
+        (result,) = GeARRetriever(shared.for_tenant("ada"), llm=llm).retrieve(QUESTION)
     assert "ada knows Ann" in result.node.get_content() and "bob knows" not in llm.history[0]
 
 
 async def test_events_prompts_and_pages(store: GeARVectorStore, tmp_path: Path) -> None:
     own = PromptTemplate("Mine\n{passages}\n{gist} {question} {queries}")
-    agent = GeARRetriever(store, llm=ScriptedLLM(TWO_STEPS), calls="selection", prompts={"select": own})
+    agent = GeARRetriever(store, llm=ScriptedLLM(TWO_STEPS), prompts={"select": own})
     assert list(agent.get_prompts()) == ["select"]
     stream: AsyncIterator[Any] = agent.astream_events(QUESTION)
     items = [item async for item in stream]
     events = [item for item in items if isinstance(item, TraceEvent)]
     assert [event.value for event in events if event.kind == "needed"] == [["ann"], ["italy", "bob"]]
     assert list_ids(items[-1])[:1] == ["ann"]
-    agent = GeARRetriever(store, llm=ScriptedLLM(TWO_STEPS), calls="selection")
+    agent = GeARRetriever(store, llm=ScriptedLLM(TWO_STEPS))
     _, trace = agent.retrieve_with_trace(QUESTION)
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
     place = trace.steps[0].passages.index("ann") + 1
@@ -293,7 +292,7 @@ def test_long_passages_are_shortened_and_the_trace_says_so(tmp_path: Path) -> No
         node.embedding = WordEmbedding().get_text_embedding(node.text)
         made.add([*make_nodes(), node])
         llm = ScriptedLLM(['{"needed": [1], "answerable": true, "answer": "x"}'])
-        agent = GeARRetriever(made, llm=llm, calls="selection", show_tokens=300)
+        agent = GeARRetriever(made, llm=llm, show_tokens=300)
         _, trace = agent.retrieve_with_trace(QUESTION)
     assert trace.steps[0].shortened == ["long"] and trace.steps[0].shown == 6
     assert "The father of Ann lives in Rome." in llm.history[0] and len(llm.history[0]) < 4_000
@@ -334,6 +333,6 @@ def test_replies(reply: str, value: tuple[list[int], int, bool, str, str] | None
 
 
 def test_a_model_that_repeats_its_prompt_notes_nothing(store: GeARVectorStore) -> None:
-    found, trace = GeARRetriever(store, llm=MockLLM(), calls="selection").retrieve_with_trace(QUESTION)
+    found, trace = GeARRetriever(store, llm=MockLLM()).retrieve_with_trace(QUESTION)
     assert list_ids(found) == list_ids(GraphRetriever(store).retrieve(QUESTION))
     assert trace.gist == [] and trace.steps[0].needed is None and len(trace.steps[0].problems) == 1

@@ -23,12 +23,12 @@ from llama_index.core.tools import QueryEngineTool
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 import llama_index_gear.agents.t2rag.policy as t2rag
-from llama_index_gear import GeARVectorStore, T2RAGQueryEngine, T2RAGRetriever, Trace, Triple, attach_triples
+from llama_index_gear import GeARVectorStore, T2RAGQueryEngine, T2RAGRetriever, Triple, attach_triples
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
-from llama_index_gear.trace.trace import TraceEvent
+from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
 Mode = str
@@ -463,14 +463,6 @@ async def test_a_single_round(store: GeARVectorStore, mode: Mode) -> None:
 
 
 @MODES
-async def test_without_passages_the_model_reads_triples_alone(store: GeARVectorStore, mode: Mode) -> None:
-    llm = ScriptedLLM([write_clues(GIFT), write_facts((1, ["Gift", "directed by", "Curtiz"], [1]))])
-    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, show_passages=False, passages_per_round=1))
-    assert "Gift directed by Curtiz [1]" in llm.history[1] and PASSAGES["gift"][0] not in llm.history[1]
-    assert trace.links[0].passages == ["gift"]
-
-
-@MODES
 async def test_clues_compared_with_passages(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM(
         [write_clues(["Curtiz", "born in", "?year"]), write_facts((1, ["Curtiz", "born in", "1886"], [1]))]
@@ -618,10 +610,6 @@ async def test_an_empty_question(store: GeARVectorStore, mode: Mode, question: s
         {"passages_per_round": 0},
         {"similarity_top_k": 0},
         {"search_by": "words"},
-        {"rrf_k": -1},
-        {"search_by": "passages", "show_passages": False},
-        {"expand": True},
-        {"budget": 30},
         {"prompts": {"resolve": PromptTemplate("{question}")}},
         {"prompts": {"read": PromptTemplate("{question}")}},
     ],
@@ -685,13 +673,16 @@ def test_its_own_synthesizer_is_given_the_passages(store: GeARVectorStore) -> No
 
 def test_prompts_can_be_seen_and_replaced(store: GeARVectorStore) -> None:
     llm = ScriptedLLM([*TWO_FILMS, "Gift"])
-    engine = T2RAGQueryEngine.from_vector_store(
-        store, llm=llm, passages_per_round=3, text_qa_template=PromptTemplate("Mine: {context_str} {query_str}")
-    )
+    engine = T2RAGQueryEngine.from_vector_store(store, llm=llm, passages_per_round=3)
     assert {"retriever:decompose", "retriever:resolve", "response_synthesizer:text_qa_template"} <= set(
         engine.get_prompts()
     )
-    engine.update_prompts({"retriever:decompose": PromptTemplate("Take apart: {question}")})
+    engine.update_prompts(
+        {
+            "retriever:decompose": PromptTemplate("Take apart: {question}"),
+            "response_synthesizer:text_qa_template": PromptTemplate("Mine: {context_str} {query_str}"),
+        }
+    )
     engine.query(QUESTION)
     assert llm.history[0] == f"Take apart: {QUESTION}" and llm.history[-1].startswith("Mine: ")
 

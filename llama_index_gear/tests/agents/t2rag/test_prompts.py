@@ -23,7 +23,7 @@ from llama_index_gear.agents.t2rag.prompts import (
 )
 from llama_index_gear.agents.t2rag.resolution import Statement, apply_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.requests import CallLLM, Reply
+from llama_index_gear.flow import CallLLM, Reply
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import StoredTriple, Triple
 
@@ -257,7 +257,6 @@ def test_what_a_resolution_is_shown() -> None:
     found.append(StoredTriple("g", Triple("Curtiz", "made", "Gift ##### [2]"), "p1", 0.3))
     flow = resolve_flow(
         "When?", clues, [Triple("Gift", "is", "a #####")], found, {"p1": "one", "p2": "two #####"}, RESOLVE_PROMPT,
-        show_passages=True,
     )  # fmt: skip
     (asked,) = next(flow)
     assert isinstance(asked, CallLLM)
@@ -273,7 +272,7 @@ def test_what_a_resolution_is_shown() -> None:
     }
     assert set(RESOLVE_PROMPT.template_vars) == set(asked.variables)
     prompt = PromptTemplate("{clues}")
-    (asked,) = next(resolve_flow("When?", clues, [], [], {"p1": "one"}, prompt, show_passages=False))
+    (asked,) = next(resolve_flow("When?", clues, [], [], {"p1": "one"}, prompt))
     assert isinstance(asked, CallLLM)
     assert (asked.variables["known"], asked.variables["propositions"]) == ("(nothing)", "(no statement)")
-    assert asked.variables["passages"] == "(passages are not shown)"
+    assert asked.variables["passages"] == "[1] one"

@@ -16,6 +16,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import StoreError
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.client import EdgeClient, compact
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
@@ -49,7 +50,9 @@ def open_store(folder: Path, edited: Path | None = None) -> GeARVectorStore:
     if edited is not None:
         shutil.copytree(edited, folder)
     indexes = [{"field_name": "year", "field_schema": "float"}, {"field_name": "who", "field_schema": "keyword"}]
-    return GeARVectorStore.from_path(folder, embed_model=EMBED, payload_indexes=indexes, bm25_avg_len=60.0)
+    return GeARVectorStore.from_path(
+        folder, embed_model=EMBED, collection_settings=CollectionSettings(payload_indexes=indexes, bm25_avg_len=60.0)
+    )
 
 
 def measure(folder: Path) -> dict[str, int]:
@@ -135,7 +138,9 @@ def test_a_process_that_is_killed_leaves_the_collection_whole(
         compact(store.client, "gear")
     store.client.close()
     with EdgeClient(folder) as client:
-        again = GeARVectorStore(client=client, embed_model=EMBED, bm25_avg_len=60.0)
+        again = GeARVectorStore(
+            client=client, embed_model=EMBED, collection_settings=CollectionSettings(bm25_avg_len=60.0)
+        )
         assert again.check().ok and contents(again) == before
         again.repair()
         assert contents(again) == before

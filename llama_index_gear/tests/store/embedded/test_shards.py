@@ -17,8 +17,8 @@ from qdrant_client.http import models
 from llama_index_gear.errors import GeARError
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
-from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -252,7 +252,7 @@ def make_holder_of(make: Callable[[GeARVectorStore], object]) -> Callable[[Path]
 def make_external_retriever(folder: Path) -> object:
     retriever = make_holder_of(
         lambda store: ExternalGeARRetriever(
-            store, open_graph(folder / "graph"), llm=ScriptedLLM(otherwise=lambda _: "[]")
+            SyncGERetriever(store, llm=ScriptedLLM(otherwise=lambda _: "[]"), graph=open_graph(folder / "graph"))
         )
     )
     return retriever(folder / "store")
@@ -265,7 +265,7 @@ HOLDERS: dict[str, Callable[[Path], object]] = {
     "graph": open_graph,
     "NaiveGERetriever": make_holder_of(NaiveGERetriever),
     "SyncGERetriever": make_holder_of(lambda store: SyncGERetriever(store, llm=LLM)),
-    "GeARRetriever": make_holder_of(lambda store: GeARRetriever(store, llm=LLM, calls="separate")),
+    "GeARRetriever": make_holder_of(lambda store: PaperGeARRetriever(SyncGERetriever(store, llm=LLM))),
     "T2RAGRetriever": make_holder_of(lambda store: T2RAGRetriever(store, llm=LLM)),
     "ExternalGeARRetriever": make_external_retriever,
 }

@@ -11,9 +11,8 @@ from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span import active_span_id
 
-from llama_index_gear.flow import Flow, arun, ask, run
-from llama_index_gear.requests import EmbedQuery
-from llama_index_gear.spans import flatten, span_flow
+from llama_index_gear.flow import EmbedQuery, Flow, arun, ask, run
+from llama_index_gear.llm.spans import flatten, span_flow
 
 
 class Spans(SimpleSpanHandler):

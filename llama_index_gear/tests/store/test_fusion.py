@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.store.fusion import reciprocal_rank_fusion
 
 RANKING = st.lists(st.integers(0, 20), max_size=12)
 

@@ -16,8 +16,7 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 from llama_index_instrumentation.events.span import SpanDropEvent
 from llama_index_instrumentation.span import active_span_id
 
-from llama_index_gear.flow import Flow, Result, ask
-from llama_index_gear.requests import CallLLM, Reply
+from llama_index_gear.flow import CallLLM, Flow, Reply, Result, ask
 from llama_index_gear.triple import StoredTriple
 
 dispatcher = get_dispatcher(__name__)

@@ -37,7 +37,7 @@ def fill_page(template: str, **parts: Any) -> str:
         **parts: values by name. Text in them is escaped.
 
     """
-    style = (files("llama_index_gear.pages") / "style.css").read_text("utf-8")
+    style = (files("llama_index_gear.trace") / "style.css").read_text("utf-8")
     page = _TEMPLATES.get_template(template).render(parts, policy=_POLICY, style=style)
     return _BIDI_CONTROL.sub("\N{REPLACEMENT CHARACTER}", page)
 
@@ -69,7 +69,7 @@ def render_graph(part: Neighborhood) -> str:
     part_of = "" if is_whole else "a part of "
     title = data["entities"][data["start"]]["name"]
     return fill_page(
-        "pages/graph.html",
+        "trace/graph.html",
         data=data,
         title=title,
         extent=f"{triples}, {names} and {passages}: {part_of}all that surrounds {title} in the store.",

@@ -1,17 +1,12 @@
-"""Reciprocal rank fusion of several ranked lists into one, and the weights of a question's words.
-
-Words that stand in few texts find what an answer stands in.
-"""
+"""Reciprocal rank fusion of several ranked lists into one."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from llama_index_gear.errors import ArgumentError, check_numbers
-from llama_index_gear.triple import entity_key
 
 Item = TypeVar("Item")
 
@@ -49,18 +44,3 @@ def reciprocal_rank_fusion(
     # `fsum` rounds once, so that ranks 1, 2, 3 and 3, 2, 1 tie whatever the order of the lists.
     scores = [(item, math.fsum(parts)) for item, parts in shares.items()]
     return sorted(scores, key=lambda entry: -entry[1])
-
-
-def weigh_words(matter: str, texts: Sequence[str]) -> dict[str, float]:
-    """Weigh the words of `matter` that stand in these texts: one that stands in n of them weighs 1/n."""
-    having = Counter(word for text in texts for word in _words(text))
-    return {word: 1 / having[word] for word in _words(matter) if word in having}
-
-
-def sum_weights(text: str, weights: Mapping[str, float]) -> float:
-    """Add the weights of a text's words, each once."""
-    return math.fsum(weights.get(word, 0.0) for word in _words(text))  # exact: a set's order changes with the process
-
-
-def _words(text: str) -> set[str]:
-    return set(entity_key(text).split())

@@ -1,0 +1,101 @@
+"""`PaperGeARRetriever`: GeAR's agent as its paper has it, behind LlamaIndex's retriever interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.prompts import BasePromptTemplate
+
+from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, Calls, GeARPolicy
+from llama_index_gear.agents.loop import Budget
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind, format_value
+from llama_index_gear.llm.prompting import Prompts
+from llama_index_gear.retrievers.base import AgentRetriever
+from llama_index_gear.retrievers.graph_expansion import SyncGERetriever
+
+
+class PaperGeARRetriever(AgentRetriever):
+    """GeAR (§5): SyncGE, a gist memory, and an agent that searches again until the gist answers the question.
+
+    `PaperGeARRetriever(SyncGERetriever(store, llm=llm))`. `GeARRetriever` is this package's own form, with fewer calls.
+    Results, traces and events are as there.
+
+    Maximum number of LLM calls, if all replies can be read (a reply that can't be read is asked for once more):
+
+    ============  ===========================================================  ======================
+    `calls`       a step                                                       a question, 4 steps
+    ============  ===========================================================  ======================
+    "separate"    read, gist, reason, and rewrite but in the last step         15
+    "merged"      read, gist and reason in one, rewrite but in the last step   11
+    "single"      read; its facts are the gist; there is no second step        1
+    ============  ===========================================================  ======================
+
+    Args:
+        expansion: a step's retrieval. It brings the store, the base retriever, the filters, the graph, the LLM of all
+            calls, and its reader's prompt. Its `similarity_top_k` is the number of base passages of a step.
+        calls: "separate" (default; GeAR §5), "merged" or "single".
+        max_steps: maximum number of steps. Default 4 (GeAR App. B.1; 2 for questions of two hops).
+        similarity_top_k: passages to return. Default 10.
+        passage_link_top_k: passages, and triples, that each fact of the gist is linked to (GeAR Eq. 8; k is not given
+            there). Default 3: on MuSiQue, in one step, R@5/10/15 is 79.9/86.2/87.5, with 10 it is 70.2/84.3/89.5.
+        budget: limits of a question's cost; see `GeARRetriever`. Default None: no limit.
+        prompts: your own prompts for some of those that `calls` uses: "read", "gist", "reason" and "rewrite"
+            (separate), "read", "merged" and "rewrite" (merged), "read" (single). Also reachable through `get_prompts` /
+            `update_prompts`. `PROMPTS` in this package's `agents.gear.policy` shows their variables.
+        callback_manager: LlamaIndex's.
+
+    Raises:
+        ArgumentError: as for `GeARRetriever`; or `expansion` is no `SyncGERetriever`.
+        Exception: (from `retrieve`) as for `GeARRetriever`.
+
+    """
+
+    _policy: GeARPolicy
+
+    def __init__(
+        self,
+        expansion: SyncGERetriever,
+        *,
+        calls: Calls = "separate",
+        max_steps: int = 4,
+        similarity_top_k: int = 10,
+        passage_link_top_k: int = 3,
+        budget: Budget | None = None,
+        prompts: Mapping[str, BasePromptTemplate] | None = None,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        check_kind(SyncGERetriever, hint="write SyncGERetriever(store, llm=llm)", expansion=expansion)
+        check_counts(max_steps=max_steps, similarity_top_k=similarity_top_k, passage_link_top_k=passage_link_top_k)
+        if calls not in tuple(PROMPTS_OF_CALLS):
+            raise ArgumentError(f"calls must be separate, merged or single; got {format_value(calls)}")
+        own = Prompts({name: PROMPTS[name] for name in PROMPTS_OF_CALLS[calls]}, where=f"with calls={calls!r}")
+        own.update(expansion.get_prompts())
+        own.update({} if prompts is None else prompts)
+        policy = GeARPolicy(
+            expansion=expansion._expansion.with_prompts(own),
+            calls=calls,
+            max_steps=max_steps,
+            top_k=similarity_top_k,
+            passage_link_top_k=passage_link_top_k,
+            prompts=own,
+        )
+        self._expansion = expansion
+        super().__init__(
+            expansion._backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager
+        )
+
+    @property
+    def expansion(self) -> SyncGERetriever:
+        """A step's retrieval."""
+        return self._expansion
+
+    @property
+    def calls(self) -> Calls:
+        """The LLM calls of a step: "separate", "merged" or "single"."""
+        return self._policy.calls
+
+    @property
+    def passage_link_top_k(self) -> int:
+        """Passages, and triples, that each fact of the gist is linked to."""
+        return self._policy.passage_link_top_k
