@@ -30,6 +30,7 @@ from llama_index_gear.ingestion.origins import read_file, refuse_meeting
 from llama_index_gear.ingestion.reading_process import SECONDS
 from llama_index_gear.messages import shorten_line, show_line
 from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay
+from llama_index_gear.store.schema import DENSE, match_lacking
 
 PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
@@ -55,6 +56,8 @@ class IndexReport:
         skipped: path of a file → why it has no text that can be read. What the store has of it is kept.
         failed: path of a file, or of a folder → why it could not be read. What the store has of it is kept.
         unread: number of files that an interrupt kept from being read. What the store has of them is kept.
+        triples: number of triples that the store has.
+        embedded: number of those that have a vector.
         ledger: the account of a model's extraction; empty if rules extracted.
 
     """
@@ -66,6 +69,8 @@ class IndexReport:
     skipped: dict[str, str]
     failed: dict[str, str]
     unread: int
+    triples: int
+    embedded: int
     ledger: ExtractionLedger
 
 
@@ -125,8 +130,17 @@ class IndexPlan:
                 bar.update(len(nodes))
         files = {node.metadata["file"] for node in self.wanted.values()}
         skipped, failed = self.reader.skipped, self.reader.failed
-        unread = len(self.reader.unread)
-        return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, unread, ledger)
+        counts = (len(files), len(self.wanted), written, len(self.gone))
+        return IndexReport(*counts, skipped, failed, len(self.reader.unread), *self._count_triples(), ledger)
+
+    def _count_triples(self) -> tuple[int, int]:
+        """Count the triples of the store, and those that have a vector."""
+        name = self.store.triple_collection_name
+        if not self.store.client.collection_exists(name):
+            return 0, 0
+        lacking = self.store.client.count(name, match_lacking(DENSE)).count
+        triples = self.store.client.count(name).count
+        return triples, triples - lacking
 
     def _leave_out_refused(self, nodes: Sequence[BaseNode]) -> list[BaseNode]:
         return [node for node in nodes if node.node_id in self.wanted]

@@ -33,6 +33,12 @@ FORMAT_KEY = "gear_format"
 """The key of the format in a collection's metadata."""
 AVERAGE_KEY = "gear_average_words"
 """The key of the average length of passages, in words, in the metadata of their collection."""
+EMBEDDED_KEY = "gear_embedded_triples"
+"""The key of how many triples have a vector, in the metadata of the passages' collection: one of these three values.
+
+Where it is missing, and a `GeARVectorStore` made the collection, all have one.
+"""
+NONE, PARTIAL, ALL = "none", "partial", "all"
 _INDEXING_THRESHOLD = 20_000  # kilobytes: Qdrant's own default
 
 
@@ -82,9 +88,12 @@ class Collections:
         is_loading: True while collections are created without vector indexes, which are built later.
         place: where the collections are, for messages: a folder; empty if they are on a server.
         requires_mark: True if nothing is written into a collection that no `GeARVectorStore` made.
+        wants_vectors: True if triples are embedded of collections that are made here.
         get_epoch: returns a number that changes when what is known below may no longer hold.
         dimension: dimension of the dense vectors; None until the collections are found.
         average_words: average length that passages are weighed with; None until it is found, or if there is none.
+        embedded: how many triples have a vector: `NONE`, `PARTIAL` (new ones get one) or `ALL`; None until it is found,
+            or if LlamaIndex's own store made the collection.
         has_triples: True once the triples' collection is found.
         is_prepared: True once both collections have all their indexes.
 
@@ -101,9 +110,11 @@ class Collections:
     is_loading: bool = False
     place: str = ""
     requires_mark: bool = False
+    wants_vectors: bool = False
     get_epoch: Callable[[], int] = lambda: 0
     dimension: int | None = field(default=None, init=False)
     average_words: float | None = field(default=None, init=False)
+    embedded: str | None = field(default=None, init=False)
     has_triples: bool = field(default=False, init=False)
     is_prepared: bool = field(default=False, init=False)
     _seen_epoch: int = field(default=0, init=False)
@@ -122,7 +133,7 @@ class Collections:
             name = {"collection_name": self.passages}
             exists = yield from ask(QdrantCall("collection_exists", name))
             if exists:
-                self.note((yield from ask(QdrantCall("get_collection", name))))
+                self.note((yield from ask(self.look_again())))
         return self.dimension is not None
 
     def retry_flow(self, make_flow: Callable[[], Flow[Result]]) -> Flow[Result]:
@@ -137,7 +148,7 @@ class Collections:
         return (yield from make_flow())
 
     def _forget(self) -> None:
-        self.dimension = self.average_words = None
+        self.dimension = self.average_words = self.embedded = None
         self.has_triples = self.is_prepared = False
 
     def note(self, info: models.CollectionInfo) -> None:
@@ -157,7 +168,17 @@ class Collections:
             )
         average = metadata.get(AVERAGE_KEY)
         self.average_words = float(average) if isinstance(average, int | float) and average > 0 else None
+        self.embedded = metadata.get(EMBEDDED_KEY, ALL if FORMAT_KEY in metadata else None)
         self.dimension = vectors[DENSE].size
+
+    @property
+    def embeds_triples(self) -> bool:
+        """True if a triple that is written gets a vector."""
+        return self.embedded in (PARTIAL, ALL)
+
+    def look_again(self) -> QdrantCall:
+        """Build the call that reads what the passages' collection says of itself now; see `note`."""
+        return QdrantCall("get_collection", {"collection_name": self.passages})
 
     def _check_format(self, metadata: Mapping[str, Any]) -> None:
         found = metadata.get(FORMAT_KEY, FORMAT)
@@ -242,11 +263,17 @@ class Collections:
                 yield from ask(QdrantCall("create_payload_index", arguments))
         return info
 
-    def keep_average_flow(self, average_words: float) -> Flow[None]:
-        """Note the average length of passages in the metadata of their collection."""
-        arguments = {"collection_name": self.passages, "metadata": {AVERAGE_KEY: average_words}}
-        yield from ask(QdrantCall("update_collection", arguments))
-        self.average_words = average_words
+    def keep_flow(self, *, average_words: float | None = None, embedded: str | None = None) -> Flow[None]:
+        """Write into the metadata of the passages' collection their average length, or how many triples have vectors.
+
+        None leaves what is there.
+        """
+        self.average_words, self.embedded = average_words or self.average_words, embedded or self.embedded
+        metadata = {AVERAGE_KEY: average_words, EMBEDDED_KEY: embedded}
+        metadata = {key: value for key, value in metadata.items() if value is not None}
+        if metadata:
+            arguments = {"collection_name": self.passages, "metadata": metadata}
+            yield from ask(QdrantCall("update_collection", arguments))
 
     def set_loading_flow(self, is_loading: bool) -> Flow[None]:
         """Defer vector indexes, or have them built, in existing collections and those created later."""

@@ -32,6 +32,7 @@ from llama_index_gear.store.schema import (
     SPARSE,
     TRIPLE_FIELDS,
     is_triple,
+    match_lacking,
     read_passages,
     to_stored_triple,
 )
@@ -89,7 +90,7 @@ class VectorChecks:
 
         A text without words has no BM25 weights.
         """
-        match_ = models.Filter(must_not=[models.HasVectorCondition(has_vector=vector)])
+        match_ = match_lacking(vector)
         found: dict[str, None] = {}
         offset, has_more = None, True
         while has_more:

@@ -80,7 +80,7 @@ VECTORS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> GeARVectorStore:
-    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("store"), embed_model=EMBED)
+    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("store"), embed_model=EMBED, embed_triples=True)
     store.add([passage("p", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED)])
     return store
 

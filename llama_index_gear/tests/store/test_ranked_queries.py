@@ -33,7 +33,7 @@ def fill_store(client: Any, seed: int) -> GeARVectorStore:
     said += [(f"good{n}", f"Ada knows Bob, Ada knows Bob {n}.", [("Ada", "knows Bob", f"x{n}")]) for n in range(3)]
     said += [(f"bad{n}", f"Ada sleeps {n}.", [("Ada", "sleeps", f"y{n}")]) for n in range(3)]
     random.Random(seed).shuffle(said)
-    store = GeARVectorStore(client=client, embed_model=EMBED, batch_size=20)
+    store = GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True, batch_size=20)
     for start in range(0, len(said), 40):
         store.add([passage(*arguments, embed_model=EMBED) for arguments in said[start : start + 40]])
     return store

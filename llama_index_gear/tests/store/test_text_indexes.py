@@ -60,7 +60,7 @@ class Served:
 
 
 def make_store(client: Any, **arguments: Any) -> GeARVectorStore:
-    return GeARVectorStore(client=client, embed_model=EMBED, **arguments)
+    return GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True, **arguments)
 
 
 def add_two(store: GeARVectorStore) -> None:
@@ -214,8 +214,8 @@ def test_indexes_are_looked_up_once_and_again_after_a_clear() -> None:
 def test_engines_of_this_process_compare_words_without_an_index(tmp_path: Path) -> None:
     for store in (
         make_store(QdrantClient(":memory:")),
-        GeARVectorStore.from_path(tmp_path / "plain", embed_model=EMBED),
-        GeARVectorStore.from_path(tmp_path / "indexed", embed_model=EMBED, payload_indexes=TEXT),
+        GeARVectorStore.from_path(tmp_path / "plain", embed_model=EMBED, embed_triples=True),
+        GeARVectorStore.from_path(tmp_path / "indexed", embed_model=EMBED, embed_triples=True, payload_indexes=TEXT),
     ):
         assert store.get_nodes(filters=match_words("red")) == []
         add_two(store)

@@ -81,7 +81,8 @@ def edge_maker(folder: Path) -> Iterator[MakeStore]:
 
     def make(**arguments: Any) -> GeARVectorStore:
         path = folder / f"store-{len(made)}"
-        made.append(GeARVectorStore.from_path(path, **{"embed_model": WordEmbedding(), **arguments}))
+        given = {"embed_model": WordEmbedding(), "embed_triples": True, **arguments}
+        made.append(GeARVectorStore.from_path(path, **given))
         return made[-1]
 
     yield make
@@ -113,6 +114,8 @@ def list_modes(test: str, *, is_embedded: bool) -> list[str]:
 
 
 class TestOnEdge(StoreContract):
+    """The contract with vectors of triples; in memory it is kept without, but by the tests that need some."""
+
     def pytest_generate_tests(self, metafunc: Any) -> None:
         if "mode" in metafunc.fixturenames:
             metafunc.parametrize("mode", list_modes(metafunc.function.__name__, is_embedded=True))
@@ -198,7 +201,8 @@ class TestOverGrpc(StoreContract):
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
-        return lambda **arguments: GeARVectorStore(client=OverGrpc(), **{"embed_model": WordEmbedding(), **arguments})
+        given = {"embed_model": WordEmbedding(), "embed_triples": True}
+        return lambda **arguments: GeARVectorStore(client=OverGrpc(), **{**given, **arguments})
 
 
 def server_maker(clients: Callable[[], dict[str, Any]], runner: asyncio.Runner | None = None) -> Iterator[MakeStore]:
@@ -223,7 +227,10 @@ def server_maker(clients: Callable[[], dict[str, Any]], runner: asyncio.Runner |
 class TestOnAServer(StoreContract):
     @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
     def make_store(self, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
-        yield from server_maker(lambda: {"client": QdrantClient(prefer_grpc=request.param, **SERVER_OPTIONS)})
+        is_grpc = request.param
+        yield from server_maker(
+            lambda: {"client": QdrantClient(prefer_grpc=is_grpc, **SERVER_OPTIONS), "embed_triples": is_grpc}
+        )
 
 
 @pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
@@ -240,6 +247,7 @@ class TestOnAServerAwaited(StoreContract):
             lambda: {
                 "client": QdrantClient(**SERVER_OPTIONS),
                 "aclient": AsyncQdrantClient(prefer_grpc=request.param, **SERVER_OPTIONS),
+                "embed_triples": not request.param,
             },
             self._runner,
         )
