@@ -20,7 +20,6 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import (
-    ArgumentError,
     EmbeddingError,
     GeARError,
     TenantError,
@@ -28,11 +27,10 @@ from llama_index_gear.errors import (
     check_vector,
 )
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.nodes import ONE_NODE, attach_triples, has_failed, must_stay, read_triples
+from llama_index_gear.nodes import ONE_NODE, has_failed, must_stay, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.aliases import LinkChanges, index_linked, list_tenant_fields, match_linked
-from llama_index_gear.store.average_length import AverageLength, get_embedded_text
-from llama_index_gear.store.bm25 import WordEncoder
+from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.collections import (
     ALL,
     AVERAGE_KEY,
@@ -46,17 +44,14 @@ from llama_index_gear.store.commits import Draft, Lost, PassageCommits
 from llama_index_gear.store.filters import METADATA, list_indexed_fields
 from llama_index_gear.store.locks import AcquirePassages, Claim, PassageLocks
 from llama_index_gear.store.passages import StoreReads
-from llama_index_gear.store.payloads import check_storable, raise_interrupt
+from llama_index_gear.store.points import build_passage_points, build_triple_points, require_storable
 from llama_index_gear.store.schema import (
     ALIASES,
     DENSE,
     DOC_ID,
-    SPARSE,
     UNFINISHED,
     WRITE,
     build_alias_payload,
-    build_passage_payload,
-    build_triple_payload,
     build_vectors_config,
     match_any,
     point_id_of,
@@ -282,7 +277,7 @@ class StoreWrites:
         while batch:
             ids = [node.node_id for node in batch]
             stored = yield from self.commits.read_stored_flow(ids, named, fields=[ALIASES], vectors=[DENSE])
-            passages = yield from ask(RunFunction(partial(_build_passage_points, encoder, batch, call.triples_by_node)))
+            passages = yield from ask(RunFunction(partial(build_passage_points, encoder, batch, call.triples_by_node)))
             wanted = {
                 triple.id(node.node_id): (triple, node)
                 for node in batch
@@ -375,7 +370,7 @@ class StoreWrites:
                     f"the embedding of node {node.node_id!r} holds numbers that are not Python's own: make it "
                     "[float(number) for number in embedding]"
                 )
-            _check_storable(node, triples_by_node[node.node_id])
+            require_storable(node, triples_by_node[node.node_id])
         return _StorablePassages(triples_by_node, dimension)
 
     def _build_triples_flow(
@@ -393,7 +388,7 @@ class StoreWrites:
             texts = sorted(set(new.values()), key=len)
             embedded = dict(zip(texts, (yield from ask(EmbedTexts(texts))), strict=True))
             vectors |= {point_id: embedded[text] for point_id, text in new.items()}
-        return (yield from ask(RunFunction(lambda: self._build_triple_points(wanted, vectors, aliases))))
+        return (yield from ask(RunFunction(partial(build_triple_points, self.collections, wanted, vectors, aliases))))
 
     def _find_links(
         self, wanted: dict[str, tuple[Triple, BaseNode]], points: Sequence[models.PointStruct], linked: Sequence[Any]
@@ -409,93 +404,6 @@ class StoreWrites:
                 links[key].add(alias)
             changes.add(point, build_alias_payload(triple.entities, links))
         return changes
-
-    def _build_triple_points(
-        self,
-        wanted: dict[str, tuple[Triple, BaseNode]],
-        vectors: Mapping[str, Sequence[float]],
-        aliases: Mapping[str, Sequence[tuple[str, str]]],
-    ) -> list[models.PointStruct]:
-        owners = {node.node_id: node for _, node in wanted.values()}
-        payloads = {node_id: build_triple_payload(node) for node_id, node in owners.items()}
-        points = []
-        for point_id, (triple, node) in wanted.items():
-            vector = vectors.get(point_id)
-            if vector is not None:
-                self.collections.check_dimension(
-                    vector, f"the embedding of the triple {triple.text!r} (embed_model of the store)"
-                )
-            links: dict[str, list[str]] = {}
-            for key, alias in aliases.get(point_id, ()):
-                links.setdefault(key, []).append(alias)
-            payload = {
-                **payloads[node.node_id],
-                "subject": triple.subject,
-                "predicate": triple.predicate,
-                "object": triple.object,
-                **build_alias_payload(triple.entities, links),
-            }
-            points.append(_build_point(self.collections.triple_bm25, point_id, vector, triple.text, payload))
-        return points
-
-
-def _build_passage_points(
-    encoder: WordEncoder, nodes: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]]
-) -> list[models.PointStruct]:
-    points = []
-    for node in nodes:
-        triples = triples_by_node[node.node_id]
-        payload = _build_payload(attach_triples(node, triples) if triples else node)
-        text = get_embedded_text(node)
-        points.append(_build_point(encoder, point_id_of(node.node_id), node.get_embedding(), text, payload))
-    return points
-
-
-def _check_storable(node: BaseNode, triples: Sequence[Triple]) -> None:
-    """Refuse a passage that an engine could not read back, itself or its metadata in a triple's payload."""
-    metadata = attach_triples(node, triples).metadata if triples else node.metadata
-    relations = [
-        relation for info in node.relationships.values() for relation in (info if isinstance(info, list) else [info])
-    ]
-    fields = {
-        "node_id": node.node_id,
-        "ref_doc_id": node.ref_doc_id,
-        "text": node.get_content(),
-        "metadata": metadata,
-        "relationships": [info.metadata for info in relations],
-    }
-    check_storable(f"node {node.node_id!r}", fields)
-    check_storable(
-        f"node {node.node_id!r}", {**_build_payload(node), "text for the embedding": get_embedded_text(node)}
-    )
-
-
-def _build_payload(node: BaseNode) -> dict[str, Any]:
-    """Build the payload of a passage.
-
-    Raises:
-        ArgumentError: the node has no JSON.
-
-    """
-    try:
-        return build_passage_payload(node)
-    except (TypeError, ValueError) as error:
-        raise_interrupt(error)
-        raise _make_json_error(node, error) from error
-
-
-def _make_json_error(node: BaseNode, error: Exception) -> ArgumentError:
-    return ArgumentError(f"metadata of node {node.node_id!r} holds what cannot be written as JSON: {error}")
-
-
-def _build_point(
-    bm25: WordEncoder, point_id: str, vector: Sequence[float] | None, text: str, payload: dict[str, Any]
-) -> models.PointStruct:
-    vectors: dict[str, Any] = {SPARSE: bm25.embed_document(text)}
-    if vector is not None:
-        vectors[DENSE] = vector
-    # Not validated again: the fields are of the right kind, and a dense vector is long.
-    return models.PointStruct.model_construct(id=point_id, vector=vectors, payload=payload)
 
 
 def check_owners_flow(tenancy: Tenancy, collections: Collections, nodes: Sequence[BaseNode]) -> Flow[None]:
