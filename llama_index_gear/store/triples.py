@@ -277,9 +277,12 @@ class TripleReads(TripleGraph):
         """
         if limit is not None:
             check_counts(limit=limit)
-        has_vectors = yield from self.have_vectors_flow()
-        if not passage_ids or not (yield from self._can_search_flow(by_vectors=has_vectors)):
-            return []
+        has_vectors = True
+        try:
+            if not passage_ids or not (yield from self._can_search_flow()):
+                return []
+        except ArgumentError:
+            has_vectors = False
         self.collections.check_dimension(query, "the query's embedding")
         match_ = build_triple_filter(self.filters, must=[match_any("passage_id", passage_ids)])
         if not has_vectors:

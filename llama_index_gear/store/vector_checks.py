@@ -65,7 +65,7 @@ class Agreement:
         triples: lowest such cosine of the triples; None if none was compared.
         other: ids of the passages that have the vectors of another text, or a triple of which has.
         bm25_drift: number of passages whose BM25 weights are of another average length.
-        is_single: True if no more than one triple has another embedding than the model's.
+        is_single: True if no more than one triple has another embedding than the model's; False if none was compared.
 
     """
 
@@ -196,7 +196,7 @@ class VectorChecks:
         cosines = yield from _compute_cosines_flow(chosen, [point.text for point in chosen])
         far = [point.passage_id for point, cosine in zip(chosen, cosines, strict=True) if cosine < MIN_TRIPLE_COSINE]
         agreement.triples = round(min(cosines), 4) if cosines else None
-        agreement.is_single = len(far) < 2
+        agreement.is_single = bool(chosen) and len(far) < 2
         agreement.other.update(dict.fromkeys(far if agreement.is_single else ()))
 
 

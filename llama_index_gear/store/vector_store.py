@@ -714,7 +714,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         passage that both stores have is replaced in the target, with its triples. The target keeps everything else.
         Links of aliases are copied too; of two names that this store has and does not link, a link ends in the target.
         Repeating it after a kill is safe. `show_progress` of this store shows a bar. A server's collections that the
-        copy makes get their vector index at its end, as after `bulk_load`.
+        copy makes get their vector index at its end, as after `bulk_load`. Where this store's triples have no vectors,
+        those of the copies are for the target's `embed_stored_triples` to make.
 
         Args:
             target: a store with the same `language`. Its missing collections are created. Words of the copied passages

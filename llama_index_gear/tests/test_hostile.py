@@ -275,7 +275,7 @@ def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
 def test_names_of_a_megabyte(tmp_path: Path) -> None:
     """Such names are stored, found and deleted, and a model's reply with such a name is read."""
     name = "A" * 1_000_000
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, embed_triples=True)
     facts = [("Ada", "is", name), (name, "likes", "Bob"), ("Ada", name, "Bob")]
     store.add([passage("p", "Ada is long.", facts, embed_model=EMBED)])
     store.add([passage("q", "Bob likes Rome.", [("Bob", "likes", "Rome")], embed_model=EMBED)])

@@ -122,7 +122,7 @@ class TestForks:
                 done.wait()
                 return super()._get_text_embeddings(texts)
 
-        store = GeARVectorStore.from_path(tmp_path, embed_model=Slow(dimension=16))
+        store = GeARVectorStore.from_path(tmp_path, embed_model=Slow(dimension=16), embed_triples=True)
         thread = threading.Thread(target=store.add, args=([NODE],))
         thread.start()
         held.wait()
@@ -190,7 +190,7 @@ from {Path(__file__).stem} import EMBED, NODE, list_files
 from llama_index_gear.store.vector_store import GeARVectorStore
 for number, end in enumerate({ends!r}):
     folder = Path(sys.argv[1]) / str(number)
-    store = GeARVectorStore.from_path(folder, embed_model=EMBED, embed_triples=True)
+    store = GeARVectorStore.from_path(folder, embed_model=EMBED)
     store.add([NODE])
     before = list_files(folder)
     child = os.fork()
