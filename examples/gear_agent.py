@@ -74,6 +74,8 @@ def main() -> None:
     if llm is None and arguments.question != QUESTION:
         parser.error("without OPENAI_API_KEY only the rehearsed question can be asked")
     store = open_store(arguments.store, llm)
+    if arguments.method == "t2rag":
+        store.embed_stored_triples()  # T²RAG searches triples by vector
 
     engine_class, replies = METHODS[arguments.method]
 

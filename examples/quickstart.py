@@ -168,6 +168,7 @@ def main() -> None:
     hybrid = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=TOP_K)
     graph: BaseRetriever = GraphRetriever(store, similarity_top_k=TOP_K)
     if llm is not None:
+        store.embed_stored_triples()  # SyncGE compares vectors of triples
         graph = SyncGERetriever(store, llm=llm, similarity_top_k=TOP_K)
     methods = {"dense search": dense, "hybrid search": hybrid, "with the graph": graph}
 

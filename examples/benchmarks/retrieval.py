@@ -253,7 +253,7 @@ def open_store(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> t
             raise SystemExit(f"--store: {folder} is made of {before}, not of {made_of}")
     else:
         note.unlink(missing_ok=True)  # left by a store that was deleted
-    return GeARVectorStore.from_path(folder, embed_model=embed, show_progress=True), is_new
+    return GeARVectorStore.from_path(folder, embed_model=embed, embed_triples=True, show_progress=True), is_new
 
 
 def note_path(folder: Path) -> Path:

@@ -124,7 +124,7 @@ def work(folder: Path, path: Path, seed: int, repairs: bool) -> None:
     """Finish the unfinished action, check the store, and go on until killed: the child process."""
     rng = random.Random(seed)
     state, begun, _ = read_journal(path)
-    store = GeARVectorStore.from_path(folder, embed_model=EMBED, batch_size=8)
+    store = GeARVectorStore.from_path(folder, embed_model=EMBED, embed_triples=True, batch_size=8)
     if repairs:
         report = store.repair()
         assert report.ok, report
@@ -208,7 +208,7 @@ def main() -> None:
             perform(store, begun)
             state = apply_action(state, begun)
         report = require_ok(store)
-        fresh = GeARVectorStore.from_path(Path(scratch) / "fresh", embed_model=EMBED)
+        fresh = GeARVectorStore.from_path(Path(scratch) / "fresh", embed_model=EMBED, embed_triples=True)
         fresh.add([node for document, version in state.items() for node in make_nodes(document, version)])
         result = {
             "minutes": arguments.minutes,

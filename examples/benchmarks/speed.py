@@ -94,7 +94,7 @@ def fill(folder: Path, graph: str, triples: int, dimension: int) -> dict[str, An
     """Fill a store with so many triples, and return the time, the rate, the memory and the disk that it took."""
     embed = TopicEmbedding(dimension)
     before, growth = measure_resident("Anon"), 0.0
-    store = GeARVectorStore.from_path(folder, embed_model=embed)
+    store = GeARVectorStore.from_path(folder, embed_model=embed, embed_triples=True)
     start = time.perf_counter()
     spans: list[tuple[int, float]] = []  # triples, and seconds without embedding
     for numbers, pairs in GRAPHS[graph](triples):

@@ -88,7 +88,7 @@ def small_model() -> SmolLM2:
 
 @pytest.fixture
 def store(tmp_path: Path, embed_model: HuggingFaceEmbedding) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(tmp_path / "gear", embed_model=embed_model)
+    store = GeARVectorStore.from_path(tmp_path / "gear", embed_model=embed_model, embed_triples=True)
     yield store
     store.close()
 

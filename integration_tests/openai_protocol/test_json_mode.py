@@ -101,7 +101,7 @@ def ignore(body: dict[str, Any]) -> Reply:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding()) as made:
+    with GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding(), embed_triples=True) as made:
         for name, text in TEXTS.items():
             subject, *words = text.split()
             node = attach_triples(TextNode(id_=name, text=text), [Triple(subject, " ".join(words[:-1]), words[-1])])

@@ -217,7 +217,7 @@ def test_an_error_of_status_200_is_told_in_the_server_s_words(
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding(), embed_triples=True) as store:
         node = TextNode(id_="nora", text="Nora Blum founded Osthafen.")
         store.add(store.embed_model([attach_triples(node, [FACT])]))
         yield store

@@ -207,7 +207,8 @@ def tracer() -> Iterator[Tracer]:
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("tracing") / "store", embed_model=WordEmbedding())
+    folder = tmp_path_factory.mktemp("tracing") / "store"
+    store = GeARVectorStore.from_path(folder, embed_model=WordEmbedding(), embed_triples=True)
     nodes: list[BaseNode] = []
     for name, (text, fact) in PASSAGES.items():
         embedding = WordEmbedding().get_text_embedding(text)

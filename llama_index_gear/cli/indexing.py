@@ -33,6 +33,7 @@ from llama_index_gear.ingestion.origins import read_file, refuse_meeting
 from llama_index_gear.ingestion.reading_process import SECONDS
 from llama_index_gear.ingestion.stated_links import place_links
 from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay, read_triples
+from llama_index_gear.store.schema import DENSE, match_lacking
 
 PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
@@ -60,6 +61,8 @@ class IndexReport:
         unread: number of files that an interrupt kept from being read. What the store has of them is kept.
         links: number of links from one file to another.
         dead_links: those that lead nowhere, as "file:line: target"; without a line, if the file was converted.
+        triples: number of triples that the store has.
+        embedded: number of those that have a vector.
         ledger: the account of a model's extraction; empty if rules extracted.
 
     """
@@ -73,6 +76,8 @@ class IndexReport:
     unread: int
     links: int
     dead_links: list[str]
+    triples: int
+    embedded: int
     ledger: ExtractionLedger
 
 
@@ -142,9 +147,8 @@ class IndexPlan:
                 bar.update(len(ids))
         files = {node.metadata["file"] for node in self.wanted.values()}
         skipped, failed = self.reader.skipped, self.reader.failed
-        unread = len(self.reader.unread)
-        counts = len(files), len(self.wanted), written, len(self.gone)
-        return IndexReport(*counts, skipped, failed, unread, self.linked.number, self.dead_links, ledger)
+        counts = len(files), len(self.wanted), written, len(self.gone), skipped, failed, len(self.reader.unread)
+        return IndexReport(*counts, self.linked.number, self.dead_links, *self._count_triples(), ledger)
 
     def _find_relinked(self) -> dict[str, BaseNode]:
         """Return the stored passages whose text stays, and whose links lead elsewhere now, by id."""
@@ -158,6 +162,15 @@ class IndexPlan:
         base = stored if stored is not None and self._may_stay(node, stored) else node
         linked = self.linked.attach(base)
         return None if linked is stored else linked
+
+    def _count_triples(self) -> tuple[int, int]:
+        """Count the triples of the store, and those that have a vector."""
+        name = self.store.triple_collection_name
+        if not self.store.client.collection_exists(name):
+            return 0, 0
+        lacking = self.store.client.count(name, match_lacking(DENSE)).count
+        triples = self.store.client.count(name).count
+        return triples, triples - lacking
 
     def _leave_out_refused(self, nodes: Sequence[BaseNode]) -> list[BaseNode]:
         return [node for node in nodes if node.node_id in self.wanted]

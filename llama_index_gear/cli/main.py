@@ -162,7 +162,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
             report = plan.run()
     click.echo(
         f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
-        f"{report.deleted} deleted. "
+        f"{report.deleted} deleted; {count(report.triples, 'triple')}, {report.embedded} of them embedded. "
         f'Ask them: llama-index-gear ask "…" --store {shlex.quote(str(store_folder))}'
     )
     _report_links(report.links, report.dead_links)

@@ -104,11 +104,34 @@ class Backends:
             for node, score in zip(found.nodes or [], found.similarities or [], strict=True)
         ]
 
-    def link_flow(
+    def require_vectors_flow(self) -> Flow[None]:
+        """Refuse a walk of the store's triples of which some have no vector, before anything is paid for."""
+        if self.graph is None:
+            yield from self.reads.require_vectors_flow()
+
+    def link_notes_flow(
         self, texts: Sequence[str], top_k: int, query: Sequence[float], names: Sequence[str] = ()
     ) -> Flow[list[list[StoredTriple]]]:
-        """Link facts to triples of the graph that is walked, in a span of its own; see `TripleGraph.link_flow`."""
-        linking = self.walked.link_flow(texts, top_k, query, names)
+        """`TripleGraph.link_flow` of what is walked; by words, if it is the store's triples and some have no vector."""
+        if self.graph is None and not (yield from self.reads.have_vectors_flow()):
+            return (yield from self.reads.link_words_flow(texts, top_k))
+        return (yield from self.walked.link_flow(texts, top_k, query, names))
+
+    def link_flow(
+        self,
+        texts: Sequence[str],
+        top_k: int,
+        query: Sequence[float],
+        names: Sequence[str] = (),
+        *,
+        are_notes: bool = False,
+    ) -> Flow[list[list[StoredTriple]]]:
+        """Link facts to triples of the graph that is walked, in a span of its own; see `TripleGraph.link_flow`.
+
+        With `are_notes` see `link_notes_flow`.
+        """
+        link_flow = self.link_notes_flow if are_notes else self.walked.link_flow
+        linking = link_flow(texts, top_k, query, names)
         facts = list(texts)
         return span_flow("link_triples", linking, lambda found: show_triples(chain.from_iterable(found)), facts=facts)
 

@@ -207,7 +207,13 @@ class GraphExpansion:
         return passages
 
     def walk_graph_flow(self, embedded: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[ExpansionResult]:
-        """Walk from base passages through the graph to further ones: reading, linking, beam search, fusion."""
+        """Walk from base passages through the graph to further ones: reading, linking, beam search, fusion.
+
+        Raises:
+            ArgumentError: the store's triples are walked, and some have no vector.
+
+        """
+        yield from self.backends.require_vectors_flow()
         question, query = embedded.query_str, embedded.embedding or []
         seeds = yield from self._seeds_flow(question, query, passages)
         beams = yield from diverse_triple_beam_search_flow(

@@ -19,6 +19,7 @@ from llama_index_gear.flow import Flow, QdrantCall, Result, ask
 from llama_index_gear.store.availability import is_missing
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.filters import find_index_fault, list_indexed_fields, require_conditions
+from llama_index_gear.store.ranked_queries import rank_flow
 from llama_index_gear.store.schema import DENSE, point_id_of
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,12 @@ FORMAT_KEY = "gear_format"
 """The key of the format in a collection's metadata."""
 AVERAGE_KEY = "gear_average_words"
 """The key of the average length of passages, in words, in the metadata of their collection."""
+EMBEDDED_KEY = "gear_embedded_triples"
+"""The key of how many triples have a vector, in the metadata of the passages' collection: one of these three values.
+
+Where it is missing, and a `GeARVectorStore` made the collection, all have one.
+"""
+NONE, PARTIAL, ALL = "none", "partial", "all"
 _INDEXING_THRESHOLD = 20_000  # kilobytes: Qdrant's own default
 
 
@@ -80,9 +87,12 @@ class Collections:
         is_loading: True while collections are created without vector indexes, which are built later.
         place: where the collections are, for messages: a folder; empty if they are on a server.
         requires_mark: True if nothing is written into a collection that no `GeARVectorStore` made.
+        wants_vectors: True if triples are embedded of collections that are made here.
         get_epoch: returns a number that changes when what is known below may no longer hold.
         dimension: dimension of the dense vectors; None until the collections are found.
         average_words: average length that passages are weighed with; None until it is found, or if there is none.
+        embedded: how many triples have a vector: `NONE`, `PARTIAL` (new ones get one) or `ALL`; None until it is found,
+            or if LlamaIndex's own store made the collection.
         has_triples: True once the triples' collection is found.
         is_prepared: True once both collections have all their indexes.
 
@@ -99,9 +109,11 @@ class Collections:
     is_loading: bool = False
     place: str = ""
     requires_mark: bool = False
+    wants_vectors: bool = False
     get_epoch: Callable[[], int] = lambda: 0
     dimension: int | None = field(default=None, init=False)
     average_words: float | None = field(default=None, init=False)
+    embedded: str | None = field(default=None, init=False)
     has_triples: bool = field(default=False, init=False)
     is_prepared: bool = field(default=False, init=False)
     _seen_epoch: int = field(default=0, init=False)
@@ -120,7 +132,7 @@ class Collections:
             name = {"collection_name": self.passages}
             exists = yield from ask(QdrantCall("collection_exists", name))
             if exists:
-                self.note((yield from ask(QdrantCall("get_collection", name))))
+                self.note((yield from ask(self.look_again())))
         return self.dimension is not None
 
     def retry_flow(self, make_flow: Callable[[], Flow[Result]]) -> Flow[Result]:
@@ -135,7 +147,7 @@ class Collections:
         return (yield from make_flow())
 
     def _forget(self) -> None:
-        self.dimension = self.average_words = None
+        self.dimension = self.average_words = self.embedded = None
         self.has_triples = self.is_prepared = False
 
     def note(self, info: models.CollectionInfo) -> None:
@@ -155,7 +167,17 @@ class Collections:
             )
         average = metadata.get(AVERAGE_KEY)
         self.average_words = float(average) if isinstance(average, int | float) and average > 0 else None
+        self.embedded = metadata.get(EMBEDDED_KEY, ALL if FORMAT_KEY in metadata else None)
         self.dimension = vectors[DENSE].size
+
+    @property
+    def embeds_triples(self) -> bool:
+        """True if a triple that is written gets a vector."""
+        return self.embedded in (PARTIAL, ALL)
+
+    def look_again(self) -> QdrantCall:
+        """Build the call that reads what the passages' collection says of itself now; see `note`."""
+        return QdrantCall("get_collection", {"collection_name": self.passages})
 
     def _check_format(self, metadata: Mapping[str, Any]) -> None:
         found = metadata.get(FORMAT_KEY, FORMAT)
@@ -240,11 +262,17 @@ class Collections:
                 yield from ask(QdrantCall("create_payload_index", arguments))
         return info
 
-    def keep_average_flow(self, average_words: float) -> Flow[None]:
-        """Note the average length of passages in the metadata of their collection."""
-        arguments = {"collection_name": self.passages, "metadata": {AVERAGE_KEY: average_words}}
-        yield from ask(QdrantCall("update_collection", arguments))
-        self.average_words = average_words
+    def keep_flow(self, *, average_words: float | None = None, embedded: str | None = None) -> Flow[None]:
+        """Write into the metadata of the passages' collection their average length, or how many triples have vectors.
+
+        None leaves what is there.
+        """
+        self.average_words, self.embedded = average_words or self.average_words, embedded or self.embedded
+        metadata = {AVERAGE_KEY: average_words, EMBEDDED_KEY: embedded}
+        metadata = {key: value for key, value in metadata.items() if value is not None}
+        if metadata:
+            arguments = {"collection_name": self.passages, "metadata": metadata}
+            yield from ask(QdrantCall("update_collection", arguments))
 
     def set_loading_flow(self, is_loading: bool) -> Flow[None]:
         """Defer vector indexes, or have them built, in existing collections and those created later."""
@@ -385,112 +413,3 @@ def build_page(
     return QdrantCall(
         "scroll", {"collection_name": name, "with_payload": payload, "with_vectors": vectors, **arguments}
     )
-
-
-MAX_TIED = 500
-"""Number of points that are read to resolve a tie; in a longer one the engine chooses."""
-
-
-@dataclass
-class _Query:
-    """A query, the limit with which it was last asked, and the points that were returned."""
-
-    request: models.QueryRequest
-    last_limit: int = 0
-    points: list[Any] = field(default_factory=list)
-    read_points: dict[str, Any] = field(default_factory=dict)  # points returned with payload
-
-    @property
-    def wanted(self) -> int:
-        """Number of points that are wanted, 1 or more."""
-        return self.request.limit or 1
-
-    def build_next_request(self) -> models.QueryRequest:
-        """Build the next request.
-
-        The first asks for one point more than is wanted. The second asks for the ids of many.
-        """
-        if not self.last_limit:
-            if self.is_complete:
-                self.last_limit = self.wanted
-                return self.request
-            self.last_limit = self.wanted + 1
-            return self.request.model_copy(update={"limit": self.last_limit})
-        self.last_limit = MAX_TIED
-        return self.request.model_copy(update={"limit": self.last_limit, "with_payload": False})
-
-    def take(self, points: Sequence[Any]) -> None:
-        """Take the points of an answer; ties (to six decimals) are ordered by id."""
-        if self.is_complete:
-            self.points = list(points)
-            return
-        self.points = sorted(points, key=lambda point: (-round(point.score, 6), str(point.id)))
-        self.read_points = self.read_points or {str(point.id): point for point in points}
-
-    @property
-    def is_cut_in_tie(self) -> bool:
-        """True if points that were not returned may tie with the last point that is wanted."""
-        if self.is_complete or len(self.points) < self.last_limit or self.last_limit >= MAX_TIED:
-            return False
-        return bool(round(self.points[self.wanted - 1].score, 6) == round(self.points[-1].score, 6))
-
-    @property
-    def is_complete(self) -> bool:
-        """True if the points are wanted as they were returned: a query without a vector is asked once."""
-        return self.request.query is None
-
-    @property
-    def winners(self) -> list[Any]:
-        """The points that are wanted."""
-        return self.points[: self.wanted]
-
-    @property
-    def unread(self) -> list[str]:
-        """Ids of winners whose payload is wanted and was not returned."""
-        ids = [str(point.id) for point in self.winners] if self.request.with_payload else []
-        return [point_id for point_id in ids if point_id not in self.read_points]
-
-
-def rank_flow(name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
-    """Answer several queries of a collection, each best first, ties (to six decimals) by id.
-
-    Engines add up a dot product in different orders, so the scores of equal vectors differ by some 1e-7. Among points
-    that tie for the last place, an engine returns those that it met first. So each query first asks for one point more
-    than is wanted. Queries whose last place is tied are repeated together, for the ids of 500 points, and the payloads
-    of those that move up are read. In a longer tie the engine chooses. A query without a vector returns points by id;
-    it is asked once.
-    """
-    queries = tied = [_Query(request) for request in requests]
-    while tied:
-        batch = [query.build_next_request() for query in tied]
-        responses = yield from ask(QdrantCall("query_batch_points", {"collection_name": name, "requests": batch}))
-        for query, response in zip(tied, responses, strict=True):
-            query.take(response.points)
-        tied = [query for query in tied if query.is_cut_in_tie]
-    records = yield from _read_payloads_flow(
-        name, [query for query in queries if not query.is_complete and query.unread]
-    )
-    return [query.points if query.is_complete else _fill_payloads(query, records) for query in queries]
-
-
-def _read_payloads_flow(name: str, queries: Sequence[_Query]) -> Flow[dict[str, Any]]:
-    """Read the payloads that queries lack, by id; a point that was deleted meanwhile has none."""
-    if not queries:
-        return {}
-    options = {"with_payload": queries[0].request.with_payload, "with_vectors": False}  # the same for the whole batch
-    ids = list(dict.fromkeys(point_id for query in queries for point_id in query.unread))
-    records = yield from ask(QdrantCall("retrieve", {"collection_name": name, "ids": ids, **options}))
-    return {str(record.id): record.payload for record in records}
-
-
-def _fill_payloads(query: _Query, payloads: dict[str, Any]) -> list[Any]:
-    """Return the winners, with their payloads if these are wanted."""
-    if not query.request.with_payload:
-        return query.winners
-    filled = []
-    for point in query.winners:
-        if (point_id := str(point.id)) in query.read_points:
-            filled.append(query.read_points[point_id])
-        elif point_id in payloads:
-            filled.append(point.model_copy(update={"payload": payloads[point_id]}))
-    return filled

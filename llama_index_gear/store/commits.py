@@ -8,7 +8,9 @@ A passage with triples names the write that stored it, and so do its triples. A 
 3. It reads which write the passage names. If that is another's, it starts anew, in a new name, and replaces that one.
    It also starts anew if the passage was new and its triples are no longer its own: another writer may have replaced
    them, stored its passage and have had that deleted, all since step 1. It reads the links of the triples' entities
-   too: a call that links these beside this one then finds the triples, or this call finds its links.
+   too: a call that links these beside this one then finds the triples, or this call finds its links. If it stored
+   triples without vectors, it also reads if stored triples are being embedded: that call then finds these, or this
+   call embeds them.
 4. It deletes the triples that it read before step 1, and that the passage doesn't state, and links the others.
 
 Where no other process can write, step 2 has no condition, and step 3 reads the links alone.
@@ -217,7 +219,8 @@ class Commit:
     ) -> Flow[tuple[dict[str, Lost], list[Any]]]:
         """Find the passages to be written anew: those that name another write, and new ones that lack triples.
 
-        Return also the triples, of all passages, that match a condition, with these fields and others.
+        Return also the triples, of all passages, that match a condition, with these fields and others. With a condition
+        it also notes if the triples of the store are being embedded.
         """
         new = [node_id for node_id, write in self.writes.items() if write and not self._replaced(node_id)]
         wanted: list[Any] = [] if linked is None else [linked]
@@ -225,6 +228,8 @@ class Commit:
         if not self.locks.is_alone:
             wanted += [self._match_own(new)] if new else []
             requests.append(build_retrieve(self.collections.passages, list(self.drafts)))
+            if linked is not None and not self.collections.embeds_triples:
+                requests.append(self.collections.look_again())
         if not wanted and not requests:
             return {}, []
         if not wanted:
@@ -232,6 +237,8 @@ class Commit:
             return self._find_lost(stored, []), []
         name, match_, payload = self.collections.triples, models.Filter(should=wanted), ["passage_id", WRITE, *fields]
         *read, (triples, offset) = yield [*requests, build_page(name, match_, payload=payload)]
+        if len(read) > 1:
+            self.collections.note(read[1])
         triples = list(triples)
         while offset is not None:
             page, offset = yield from self.collections.page_flow(

@@ -16,7 +16,7 @@ from llama_index_gear.nodes import read_triples
 from llama_index_gear.store.aliases import StoreAliases, keep_present
 from llama_index_gear.store.average_length import get_embedded_text, get_word_weights
 from llama_index_gear.store.bm25 import WordEncoder
-from llama_index_gear.store.collections import Collections, resolve_flow
+from llama_index_gear.store.collections import ALL, NONE, PARTIAL, Collections, resolve_flow
 from llama_index_gear.store.commits import Draft
 from llama_index_gear.store.connection import Connection
 from llama_index_gear.store.filters import build_conditions
@@ -58,8 +58,11 @@ def copy_flow(
     if (yield from at_target.route_flow(_read_dimension_flow(target))) is not None:
         target.collections.check_dimension([0.0] * dimension, "an embedding of the store that is copied")
     collections = source.collections
-    average = collections.average_words
-    yield from at_target.route_flow(target.prepare_flow(dimension, lambda: average))
+    average, wants_vectors = collections.average_words, collections.embeds_triples or target.collections.wants_vectors
+    yield from at_target.route_flow(target.prepare_flow(dimension, lambda: average, wants_vectors))
+    may_lack = collections.embedded in (NONE, PARTIAL)
+    if may_lack:
+        yield from at_target.route_flow(_note_lacking_flow(target.collections))
     match_ = models.Filter(must=build_conditions(filters))
     counted = yield from ask(
         QdrantCall("count", {"collection_name": collections.passages, "count_filter": match_, "exact": True})
@@ -86,7 +89,17 @@ def copy_flow(
             counts: list[int] = yield from run_all_flow(flows, target.limit)
             copied += sum(counts)
             if offset is None:
-                return copied
+                break
+    if may_lack:  # once more: another process may have embedded the target's triples meanwhile
+        yield from at_target.route_flow(_note_lacking_flow(target.collections))
+    return copied
+
+
+def _note_lacking_flow(target: Collections) -> Flow[None]:
+    """Note that some triples may lack a vector, where all had one."""
+    target.note((yield from ask(target.look_again())))
+    if target.embedded == ALL:
+        yield from target.keep_flow(embedded=PARTIAL)
 
 
 def copy_links_flow(source: StoreAliases, target: StoreAliases, at_target: Connection) -> Flow[None]:

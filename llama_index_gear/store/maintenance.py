@@ -15,7 +15,7 @@ from llama_index_gear.errors import EmbeddingError, check_counts
 from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, ask
 from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import get_embedded_text
-from llama_index_gear.store.collections import Collections
+from llama_index_gear.store.collections import ALL, Collections
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.schema import (
     DENSE,
@@ -69,7 +69,8 @@ class StoreReport:
             store's. If passages have become longer or shorter by half since the store learned it, these are all:
             `repair` learns it anew. It makes the weights of all such passages again.
         without_vectors: ids of passages that have no embedding or no BM25 weights, or a triple of which has none; or
-            that have, in a sample, those of another text. `repair` makes them.
+            that have, in a sample, those of another text. `repair` makes them. A triple without a vector is a fault
+            where all are embedded.
         settings: what searches lack in the collections' settings, a sentence each. `repair` makes an index that is
             missing. Vectors of another kind stay as they are: copy the store (`copy_to`) into a new one.
 
@@ -179,8 +180,9 @@ class StoreChecks:
             info = yield from ask(QdrantCall("get_collection", {"collection_name": name}))
             settings += find_settings_faults(name, info, self.writes.list_fields()[name])
             for vector in (DENSE, SPARSE) if SPARSE in (info.config.params.sparse_vectors or {}) else (DENSE,):
-                missing = yield from self._vectors.find_missing_flow(name, vector)
-                without_vectors.update(dict.fromkeys(missing))
+                if vector == SPARSE or name == self.collections.passages or self.collections.embedded == ALL:
+                    missing = yield from self._vectors.find_missing_flow(name, vector)
+                    without_vectors.update(dict.fromkeys(missing))
         agreement = yield from self._vectors.compare_flow(searched if has_passages else (), sample_size)
         report = StoreReport(
             passages,
@@ -212,7 +214,7 @@ class StoreChecks:
             # LlamaIndex's own store makes no collection of triples.
             yield from self.writes.prepare_flow(self.collections.dimension, lambda: None)
         if average is not None:
-            yield from self.collections.keep_average_flow(average)
+            yield from self.collections.keep_flow(average_words=average)
         if reembed:
             yield from self._reembed_flow(report.passages)
         else:

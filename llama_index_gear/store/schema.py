@@ -295,6 +295,11 @@ def match_any(key: str, values: Collection[str]) -> models.FieldCondition:
     return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))
 
 
+def match_lacking(vector: str) -> models.Filter:
+    """Build the condition that a point lacks a vector."""
+    return models.Filter(must_not=[models.HasVectorCondition(has_vector=vector)])
+
+
 def match_writes(writes: Collection[str], point_ids: Sequence[Any] = ()) -> models.Filter:
     """Build the condition that a point is of one of these writes, or names none, or has one of these ids."""
     should: list[Any] = [models.IsEmptyCondition(is_empty=models.PayloadField(key=WRITE))]

@@ -10,13 +10,14 @@ import numpy as np
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
-from llama_index_gear.errors import check_counts
+from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, ask
-from llama_index_gear.store.collections import Collections
+from llama_index_gear.store.collections import ALL, Collections
 from llama_index_gear.store.filters import METADATA, build_conditions, build_triple_filter
 from llama_index_gear.store.schema import (
     ALIASES,
     DENSE,
+    SPARSE,
     TRIPLE_FIELDS,
     build_query,
     drop_links,
@@ -24,6 +25,7 @@ from llama_index_gear.store.schema import (
     has_sound_links,
     make_foreign_error,
     match_any,
+    match_lacking,
     own_entities,
     read_aliases,
     to_stored_triple,
@@ -119,9 +121,38 @@ class TripleReads(TripleGraph):
         yield from self.check_filters_flow()
         return (yield from self.collections.triples_exist_flow())
 
-    def _can_search_flow(self) -> Flow[bool]:
-        """Return True if there is a collection of triples; warn, once, if there are passages alone."""
+    def have_vectors_flow(self) -> Flow[bool]:
+        """Return True if every triple is known to have a vector."""
+        return (yield from self.collections.exists_flow()) and self.collections.embedded == ALL
+
+    def require_vectors_flow(self) -> Flow[bool]:
+        """Return True if there is a collection of triples, each with a vector.
+
+        Raises:
+            ArgumentError: some have none.
+
+        """
         exists = yield from self._exist_flow()
+        if exists and not (yield from self.have_vectors_flow()):
+            lacking, _ = yield from self.collections.page_flow(
+                self.collections.triples, match_lacking(DENSE), payload=False, vectors=False, limit=1
+            )
+            if lacking:
+                raise ArgumentError(
+                    "this method compares the vectors of triples, and the store has triples without one: call "
+                    "store.embed_stored_triples(), which makes them. GraphRetriever, and GeARRetriever with "
+                    "calls='selection', need none"
+                )
+        return exists
+
+    def _can_search_flow(self, *, by_vectors: bool = True) -> Flow[bool]:
+        """Return True if there is a collection of triples; warn, once, if there are passages alone.
+
+        Raises:
+            ArgumentError: the search is by vectors, and some triples have none.
+
+        """
+        exists = yield from (self.require_vectors_flow() if by_vectors else self._exist_flow())
         if not exists:
             yield from self.collections.look_for_triples_flow()
         return exists
@@ -192,6 +223,18 @@ class TripleReads(TripleGraph):
         # A triple that was deleted between the two calls is left out.
         return [[triples[str(point.id)] for point in answer if str(point.id) in triples] for answer in answers]
 
+    def link_words_flow(self, texts: Sequence[str], top_k: int) -> Flow[list[list[StoredTriple]]]:
+        """Find the `top_k` triples that BM25 ranks first for each text, best first; the scores are BM25's."""
+        check_counts(top_k=top_k)
+        if not texts or not (yield from self._can_search_flow(by_vectors=False)):
+            return [[] for _ in texts]
+        match_ = build_triple_filter(self.filters)
+        vectors = [self.collections.triple_bm25.embed_query(text) for text in texts]
+        requests = [build_query(vector, top_k, match_, payload=TRIPLE_FIELDS, using=SPARSE) for vector in vectors]
+        answers = yield from self.collections.batch_flow(self.collections.triples, requests)
+        yield from self._hide_links_flow([point for answer in answers for point in answer])
+        return [[to_stored_triple(point, float(point.score)) for point in answer] for answer in answers]
+
     def search_flow(
         self, texts: Sequence[str], passages: int, embeddings: Sequence[Sequence[float]] = ()
     ) -> Flow[list[StoredTriple]]:
@@ -227,13 +270,26 @@ class TripleReads(TripleGraph):
     def passage_triples_flow(
         self, passage_ids: Sequence[str], query: Sequence[float], limit: int | None
     ) -> Flow[list[StoredTriple]]:
-        """Fetch the triples of these passages, most similar to `query` first, at most `limit` (None: all)."""
+        """Fetch the triples of these passages, most similar to `query` first, at most `limit` (None: all).
+
+        Where some triples have no vector, they come by id, with score 0.
+        """
         if limit is not None:
             check_counts(limit=limit)
-        if not passage_ids or not (yield from self._can_search_flow()):
-            return []
+        has_vectors = True
+        try:
+            if not passage_ids or not (yield from self._can_search_flow()):
+                return []
+        except ArgumentError:
+            has_vectors = False
         self.collections.check_dimension(query, "the query's embedding")
         match_ = build_triple_filter(self.filters, must=[match_any("passage_id", passage_ids)])
+        if not has_vectors:
+            points = yield from self.collections.scroll_flow(
+                self.collections.triples, match_, payload=TRIPLE_FIELDS, vectors=False, limit=limit
+            )
+            yield from self._hide_links_flow(points)
+            return [to_stored_triple(point, 0.0) for point in points]
         if limit is None:
             counted = yield from ask(
                 QdrantCall(
@@ -259,7 +315,7 @@ class TripleReads(TripleGraph):
     ) -> Flow[list[list[Candidate]]]:
         """See `TripleGraph`; the question's text is not looked at."""
         check_counts(neighbors=limit)
-        if not triple_entities or not (yield from self._exist_flow()):
+        if not triple_entities or not (yield from self.require_vectors_flow()):
             return [[] for _ in triple_entities]
         self.collections.check_dimension(query, "the query's embedding")
         requests = []
@@ -331,7 +387,7 @@ class TripleReads(TripleGraph):
         the engine.
         """
         members = list(dict.fromkeys(member for chain, _ in pairs for member in chain))
-        if not members or not (yield from self._exist_flow()):
+        if not members or not (yield from self.require_vectors_flow()):
             return [[0.0] * len(candidates) for _, candidates in pairs]
         records = yield from self._records_flow(members, payload=False, vectors=[DENSE])
         vectors = {str(record.id): record.vector[DENSE] for record in records}

@@ -31,6 +31,7 @@ from llama_index_gear.store.schema import (
     SPARSE,
     TRIPLE_FIELDS,
     is_triple,
+    match_lacking,
     read_passages,
     to_stored_triple,
 )
@@ -63,7 +64,7 @@ class Agreement:
         triples: lowest such cosine of the triples; None if none was compared.
         other: ids of the passages that have the vectors of another text, or a triple of which has.
         bm25_drift: number of passages whose BM25 weights are of another average length.
-        is_single: True if no more than one triple has another embedding than the model's.
+        is_single: True if no more than one triple has another embedding than the model's; False if none was compared.
 
     """
 
@@ -88,7 +89,7 @@ class VectorChecks:
 
         A text without words has no BM25 weights.
         """
-        match_ = models.Filter(must_not=[models.HasVectorCondition(has_vector=vector)])
+        match_ = match_lacking(vector)
         found: dict[str, None] = {}
         offset, has_more = None, True
         while has_more:
@@ -194,7 +195,7 @@ class VectorChecks:
         cosines = yield from _compute_cosines_flow(chosen, [point.text for point in chosen])
         far = [point.passage_id for point, cosine in zip(chosen, cosines, strict=True) if cosine < MIN_TRIPLE_COSINE]
         agreement.triples = round(min(cosines), 4) if cosines else None
-        agreement.is_single = len(far) < 2
+        agreement.is_single = bool(chosen) and len(far) < 2
         agreement.other.update(dict.fromkeys(far if agreement.is_single else ()))
 
 

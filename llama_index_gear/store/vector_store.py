@@ -39,6 +39,7 @@ from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.side_by_side import SERVER_LIMIT
 from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.store.text_indexes import TextIndexes
+from llama_index_gear.store.triple_vectors import TripleVectors
 from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.store.vector_checks import TruncationCheck
 from llama_index_gear.store.writes import StoreWrites
@@ -56,7 +57,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
       `object`, `entities` (the two entity keys, then those of linked aliases), `aliases` (the links, if there are some)
       and, under `metadata`, the passage's metadata, so that filters apply to triples as they do to passages.
 
-    Every point of both collections has a dense vector and a BM25 sparse vector. `add` writes the new triples, then the
+    A passage has a dense vector and a BM25 sparse vector; a triple the latter, and with `embed_triples` the former too.
+    `add` writes the new triples, then the
     passages, then removes outdated triples. So a stored passage has all its triples, and repeating a call that was
     killed repairs what it left behind. Nothing is opened or created before the first call.
 
@@ -66,8 +68,12 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         aclient: the async client of the same server; without it async calls run `client` in worker threads.
         url: a server's address, "http://localhost:6333", in place of clients: the store makes both and closes them.
         api_key: the server's API key, for use with `url`. Default: none.
-        embed_model: the model that embeds triples, and queries given as text. It must be the model that embeds the
+        embed_model: the model that embeds queries given as text, and triples. It must be the model that embeds the
             passages. Default: LlamaIndex's `Settings.embed_model`, looked up when first needed.
+        embed_triples: give each triple a vector too. It takes two to four times as long as to embed the passages, and
+            `NaiveGERetriever`, `SyncGERetriever`, `T2RAGRetriever` and most settings of `GeARRetriever` need it;
+            `GraphRetriever` does not. It can be done later: `embed_stored_triples`. Where a store's triples have
+            vectors, new ones get some whatever this says. Default False.
         batch_size: passages a write. Default 64.
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
         tenant_field: metadata field that names a passage's tenant, if several tenants share the store. Then every read,
@@ -105,6 +111,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     _deletes: StoreDeletes = PrivateAttr()
     _aliases: StoreAliases = PrivateAttr()
     _unfinished: UnfinishedWrites = PrivateAttr()
+    _vectors: TripleVectors = PrivateAttr()
     _checks: StoreChecks = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
@@ -121,6 +128,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         url: str | None = None,
         api_key: str | None = None,
         embed_model: BaseEmbedding | None = None,
+        embed_triples: bool = False,
         batch_size: int = 64,
         language: str = "english",
         tenant_field: str | None = None,
@@ -129,6 +137,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
+        check_kind(bool, embed_triples=embed_triples)
         settings = CollectionSettings() if collection_settings is None else collection_settings
         bm25 = make_encoder(language, LEAST_AVG_LEN if settings.bm25_avg_len is None else settings.bm25_avg_len)
         triple_bm25 = make_encoder(language, TRIPLE_AVG_LEN)
@@ -151,6 +160,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             dict(settings.vector_options),
             settings.search_params,
             place=str(client.path) if isinstance(client, EdgeClient) else "",
+            wants_vectors=embed_triples,
         )
         has_replicas = not isinstance(client, EdgeClient)
         consistency = Consistency.read(settings.write_ordering, settings.read_consistency, has_replicas=has_replicas)
@@ -174,6 +184,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
         self._aliases = StoreAliases(self._collections, tenancy, self._locks)
         self._unfinished = UnfinishedWrites(self._collections, self._writes, self._deletes, tenancy, self._locks)
+        self._vectors = TripleVectors(self._collections, self._locks, self.show_progress)
         self._checks = StoreChecks(
             self._collections,
             self._writes,
@@ -302,6 +313,24 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     ) -> list[str]:
         """`add`, without blocking the event loop."""
         return await arun(self._writes.add_flow(nodes, if_unchanged_since), self._connection.aanswer)
+
+    def embed_stored_triples(self) -> int:
+        """Embed the triples that were stored without vectors; from then on new ones get vectors too.
+
+        Other calls may read and write meanwhile. After a kill, repeat it: it goes on with those that lack a vector.
+        `show_progress` of the store shows a bar.
+
+        Returns:
+            The number of triples that were embedded.
+
+        """
+        self._tenancy.require_unscoped("embed_stored_triples")
+        return run(self._vectors.embed_flow(), self._connection.answer)
+
+    async def aembed_stored_triples(self) -> int:
+        """`embed_stored_triples`, without blocking the event loop."""
+        self._tenancy.require_unscoped("embed_stored_triples")
+        return await arun(self._vectors.embed_flow(), self._connection.aanswer)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete all passages of a document, and their triples."""
@@ -623,7 +652,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         passage that both stores have is replaced in the target, with its triples. The target keeps everything else.
         Links of aliases are copied too; of two names that this store has and does not link, a link ends in the target.
         Repeating it after a kill is safe. `show_progress` of this store shows a bar. A server's collections that the
-        copy makes get their vector index at its end, as after `bulk_load`.
+        copy makes get their vector index at its end, as after `bulk_load`. Where this store's triples have no vectors,
+        those of the copies are for the target's `embed_stored_triples` to make.
 
         Args:
             target: a store with the same `language`. Its missing collections are created. Words of the copied passages

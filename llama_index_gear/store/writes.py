@@ -20,7 +20,6 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import (
-    ArgumentError,
     EmbeddingError,
     GeARError,
     TenantError,
@@ -28,26 +27,30 @@ from llama_index_gear.errors import (
     check_vector,
 )
 from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, RunFunction, ask
-from llama_index_gear.nodes import ONE_NODE, attach_triples, has_failed, must_stay, read_triples
+from llama_index_gear.nodes import ONE_NODE, has_failed, must_stay, read_triples
 from llama_index_gear.store.aliases import LinkChanges, index_linked, list_tenant_fields, match_linked
-from llama_index_gear.store.average_length import AverageLength, get_embedded_text
-from llama_index_gear.store.bm25 import WordEncoder
-from llama_index_gear.store.collections import AVERAGE_KEY, PAGE, Collections
+from llama_index_gear.store.average_length import AverageLength
+from llama_index_gear.store.collections import (
+    ALL,
+    AVERAGE_KEY,
+    EMBEDDED_KEY,
+    NONE,
+    PAGE,
+    PARTIAL,
+    Collections,
+)
 from llama_index_gear.store.commits import Draft, Lost, PassageCommits
 from llama_index_gear.store.filters import METADATA, list_indexed_fields
 from llama_index_gear.store.locks import AcquirePassages, Claim, PassageLocks
 from llama_index_gear.store.passages import StoreReads
-from llama_index_gear.store.payloads import check_storable, raise_interrupt
+from llama_index_gear.store.points import build_passage_points, build_triple_points, require_storable
 from llama_index_gear.store.schema import (
     ALIASES,
     DENSE,
     DOC_ID,
-    SPARSE,
     UNFINISHED,
     WRITE,
     build_alias_payload,
-    build_passage_payload,
-    build_triple_payload,
     build_vectors_config,
     match_any,
     point_id_of,
@@ -115,15 +118,19 @@ class StoreWrites:
         """The commits of the store."""
         return PassageCommits(self.collections, self.locks)
 
-    def prepare_flow(self, dimension: int, learn: Callable[[], float | None]) -> Flow[None]:
+    def prepare_flow(
+        self, dimension: int, learn: Callable[[], float | None], wants_vectors: bool | None = None
+    ) -> Flow[None]:
         """Create the collections and indexes that are missing; repeating it is safe.
 
         Where no average length is stored, that of the stored passages is, or what `learn` returns if it isn't None.
+        Triples of new collections get vectors if `wants_vectors`; None: as the store's owner chose.
         """
         collections = self.collections
         has_average = (yield from collections.exists_flow()) and collections.average_words is not None
         average = None if has_average else (yield from self.average.learn_flow(learn))
-        metadata = {} if average is None else {AVERAGE_KEY: average}
+        embedded: str | None = ALL if (collections.wants_vectors if wants_vectors is None else wants_vectors) else NONE
+        metadata = {EMBEDDED_KEY: embedded, **({} if average is None else {AVERAGE_KEY: average})}
         fields = self.list_fields()
         config = build_vectors_config(dimension, collections.vector_options)
         yield from collections.prepare_flow(collections.triples, config, fields[collections.triples])
@@ -131,8 +138,14 @@ class StoreWrites:
             collections.passages, {**config, "metadata": metadata}, fields[collections.passages]
         )
         collections.note(info)
-        if average is not None and collections.average_words is None:  # LlamaIndex's own store made the collection
-            yield from collections.keep_average_flow(average)
+        if collections.embedded == NONE and collections.wants_vectors:
+            embedded = PARTIAL
+        elif collections.embedded is not None:
+            embedded = None
+        # LlamaIndex's own store makes a collection that has none of these.
+        yield from collections.keep_flow(
+            average_words=average if collections.average_words is None else None, embedded=embedded
+        )
         collections.has_triples = collections.is_prepared = True
 
     def list_fields(self) -> dict[str, list[tuple[str, Any]]]:
@@ -199,8 +212,8 @@ class StoreWrites:
     def rewrite_flow(self, nodes: Sequence[BaseNode], *, embed_triples: bool, is_repair: bool = True) -> Flow[None]:
         """Write stored passages once more, if they are unchanged since they were read.
 
-        With `embed_triples` every triple is embedded again; otherwise stored vectors are kept. Beside a repair nobody
-        else writes.
+        With `embed_triples` every triple is embedded again, if the store's triples are embedded; otherwise stored
+        vectors are kept. Beside a repair nobody else writes.
         """
         checked = yield from ask(RunFunction(lambda: self._check_passages(nodes)))
         read_hashes = {node.node_id: node.hash for node in nodes}
@@ -234,7 +247,11 @@ class StoreWrites:
                 batch = [node for node in batch if read_hashes.get(node.node_id) == stored_hashes.get(node.node_id)]
             yield from self._keep_triples_flow(batch, checked.triples_by_node)
             call = _Call(claim, checked.triples_by_node, embed_triples, is_repair, read_hashes or {})
+            had_vectors = self.collections.embeds_triples
             kept = (yield from self._write_locked_flow(batch, call)) if batch else set()
+            if self.collections.embeds_triples and not had_vectors:  # another process has triples embedded by now
+                written = [node for node in batch if node.node_id not in kept]
+                kept |= (yield from self._write_locked_flow(written, call)) if written else set()
         finally:
             claim.release()
         return {node.node_id for node in batch} - kept
@@ -259,7 +276,7 @@ class StoreWrites:
         while batch:
             ids = [node.node_id for node in batch]
             stored = yield from self.commits.read_stored_flow(ids, named, fields=[ALIASES], vectors=[DENSE])
-            passages = yield from ask(RunFunction(partial(_build_passage_points, encoder, batch, call.triples_by_node)))
+            passages = yield from ask(RunFunction(partial(build_passage_points, encoder, batch, call.triples_by_node)))
             wanted = {
                 triple.id(node.node_id): (triple, node)
                 for node in batch
@@ -352,20 +369,25 @@ class StoreWrites:
                     f"the embedding of node {node.node_id!r} holds numbers that are not Python's own: make it "
                     "[float(number) for number in embedding]"
                 )
-            _check_storable(node, triples_by_node[node.node_id])
+            require_storable(node, triples_by_node[node.node_id])
         return _StorablePassages(triples_by_node, dimension)
 
     def _build_triples_flow(
         self, wanted: dict[str, tuple[Triple, BaseNode]], stored: Sequence[Any], embed_all: bool
     ) -> Flow[list[models.PointStruct]]:
-        """Build the points of passages' triples. Stored triples keep their vectors and links."""
-        vectors = {str(point.id): point.vector[DENSE] for point in stored if DENSE in (point.vector or {})}
+        """Build the points of passages' triples. Stored triples keep their links, and their vectors unless `embed_all`.
+
+        Others get vectors if the store's triples have some.
+        """
+        kept = [] if embed_all else [point for point in stored if DENSE in (point.vector or {})]
+        vectors = {str(point.id): point.vector[DENSE] for point in kept}
         aliases = {str(point.id): read_sound_aliases(point.payload or {}) for point in stored}
-        new = sorted(
-            {triple.text for point_id, (triple, _) in wanted.items() if embed_all or point_id not in vectors}, key=len
-        )
-        embedded = dict(zip(new, (yield from ask(EmbedTexts(new))), strict=True)) if new else {}
-        return (yield from ask(RunFunction(lambda: self._build_triple_points(wanted, vectors, embedded, aliases))))
+        new = {point_id: triple.text for point_id, (triple, _) in wanted.items() if point_id not in vectors}
+        if new and self.collections.embeds_triples:
+            texts = sorted(set(new.values()), key=len)
+            embedded = dict(zip(texts, (yield from ask(EmbedTexts(texts))), strict=True))
+            vectors |= {point_id: embedded[text] for point_id, text in new.items()}
+        return (yield from ask(RunFunction(partial(build_triple_points, self.collections, wanted, vectors, aliases))))
 
     def _find_links(
         self, wanted: dict[str, tuple[Triple, BaseNode]], points: Sequence[models.PointStruct], linked: Sequence[Any]
@@ -381,91 +403,6 @@ class StoreWrites:
                 links[key].add(alias)
             changes.add(point, build_alias_payload(triple.entities, links))
         return changes
-
-    def _build_triple_points(
-        self,
-        wanted: dict[str, tuple[Triple, BaseNode]],
-        vectors: dict[str, list[float]],
-        embedded: dict[str, list[float]],
-        aliases: Mapping[str, Sequence[tuple[str, str]]],
-    ) -> list[models.PointStruct]:
-        owners = {node.node_id: node for _, node in wanted.values()}
-        payloads = {node_id: build_triple_payload(node) for node_id, node in owners.items()}
-        points = []
-        for point_id, (triple, node) in wanted.items():
-            vector = embedded[triple.text] if triple.text in embedded else vectors[point_id]
-            self.collections.check_dimension(
-                vector, f"the embedding of the triple {triple.text!r} (embed_model of the store)"
-            )
-            links: dict[str, list[str]] = {}
-            for key, alias in aliases.get(point_id, ()):
-                links.setdefault(key, []).append(alias)
-            payload = {
-                **payloads[node.node_id],
-                "subject": triple.subject,
-                "predicate": triple.predicate,
-                "object": triple.object,
-                **build_alias_payload(triple.entities, links),
-            }
-            points.append(_build_point(self.collections.triple_bm25, point_id, vector, triple.text, payload))
-        return points
-
-
-def _build_passage_points(
-    encoder: WordEncoder, nodes: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]]
-) -> list[models.PointStruct]:
-    points = []
-    for node in nodes:
-        triples = triples_by_node[node.node_id]
-        payload = _build_payload(attach_triples(node, triples) if triples else node)
-        text = get_embedded_text(node)
-        points.append(_build_point(encoder, point_id_of(node.node_id), node.get_embedding(), text, payload))
-    return points
-
-
-def _check_storable(node: BaseNode, triples: Sequence[Triple]) -> None:
-    """Refuse a passage that an engine could not read back, itself or its metadata in a triple's payload."""
-    metadata = attach_triples(node, triples).metadata if triples else node.metadata
-    relations = [
-        relation for info in node.relationships.values() for relation in (info if isinstance(info, list) else [info])
-    ]
-    fields = {
-        "node_id": node.node_id,
-        "ref_doc_id": node.ref_doc_id,
-        "text": node.get_content(),
-        "metadata": metadata,
-        "relationships": [info.metadata for info in relations],
-    }
-    check_storable(f"node {node.node_id!r}", fields)
-    check_storable(
-        f"node {node.node_id!r}", {**_build_payload(node), "text for the embedding": get_embedded_text(node)}
-    )
-
-
-def _build_payload(node: BaseNode) -> dict[str, Any]:
-    """Build the payload of a passage.
-
-    Raises:
-        ArgumentError: the node has no JSON.
-
-    """
-    try:
-        return build_passage_payload(node)
-    except (TypeError, ValueError) as error:
-        raise_interrupt(error)
-        raise _make_json_error(node, error) from error
-
-
-def _make_json_error(node: BaseNode, error: Exception) -> ArgumentError:
-    return ArgumentError(f"metadata of node {node.node_id!r} holds what cannot be written as JSON: {error}")
-
-
-def _build_point(
-    bm25: WordEncoder, point_id: str, vector: Sequence[float], text: str, payload: dict[str, Any]
-) -> models.PointStruct:
-    vectors: dict[str, Any] = {DENSE: vector, SPARSE: bm25.embed_document(text)}
-    # Not validated again: the fields are of the right kind, and a dense vector is long.
-    return models.PointStruct.model_construct(id=point_id, vector=vectors, payload=payload)
 
 
 def check_owners_flow(tenancy: Tenancy, collections: Collections, nodes: Sequence[BaseNode]) -> Flow[None]:

@@ -80,7 +80,7 @@ VECTORS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> GeARVectorStore:
-    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("store"), embed_model=EMBED)
+    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("store"), embed_model=EMBED, embed_triples=True)
     store.add([passage("p", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED)])
     return store
 
@@ -290,7 +290,7 @@ class Broken(WordEmbedding):
 def test_a_model_that_gives_no_vector_is_named_and_nothing_is_written(tmp_path: Path, name: str) -> None:
     model = Broken()
     model.answer = VECTORS[name]
-    store = GeARVectorStore.from_path(tmp_path, embed_model=model)
+    store = GeARVectorStore.from_path(tmp_path, embed_model=model, embed_triples=True)
     with pytest.raises(EmbeddingError, match="embedding of the triple"):
         store.add([passage("p", "x", [("A", "is", "B")], embed_model=EMBED)])
     assert not any(contents(store).values())

@@ -74,7 +74,7 @@ def make_talkative_llm() -> ScriptedLLM:
 
 
 def make_hostile_store(folder: Path, text: str) -> GeARVectorStore:
-    store = GeARVectorStore.from_path(folder, embed_model=EMBED)
+    store = GeARVectorStore.from_path(folder, embed_model=EMBED, embed_triples=True)
     facts = [("Ada", "knows", "Bob"), ("Ada", f"knows {text}", "Bob"), ("Bob", "likes", text)]
     metadata = {"title": text}
     store.add([passage("p", text, facts, embed_model=EMBED, metadata=metadata)])
@@ -265,7 +265,7 @@ def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
         held = contents(store)
         assert store.get_nodes(["p"])[0].get_content() == text
         store.close()
-        again = GeARVectorStore.from_path(tmp_path / f"store-{number}", embed_model=EMBED)
+        again = GeARVectorStore.from_path(tmp_path / f"store-{number}", embed_model=EMBED, embed_triples=True)
         assert contents(again) == held and again.check().ok
         assert again.get_nodes(["p"])[0].metadata["title"] == text
         again.close()
@@ -274,7 +274,7 @@ def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
 def test_names_of_a_megabyte(tmp_path: Path) -> None:
     """Such names are stored, found and deleted, and a model's reply with such a name is read."""
     name = "A" * 1_000_000
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, embed_triples=True)
     facts = [("Ada", "is", name), (name, "likes", "Bob"), ("Ada", name, "Bob")]
     store.add([passage("p", "Ada is long.", facts, embed_model=EMBED)])
     store.add([passage("q", "Bob likes Rome.", [("Bob", "likes", "Rome")], embed_model=EMBED)])
@@ -289,7 +289,7 @@ def test_names_of_a_megabyte(tmp_path: Path) -> None:
 
 def test_a_passage_may_lie_about_others_and_its_lie_is_known_by_its_passage(tmp_path: Path) -> None:
     """No method detects a lie; all show the passage of a fact, and deleting the passage deletes the lie."""
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, embed_triples=True)
     store.add([passage("true", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED, document="d-1")])
     store.add([passage("lie", "Ada hates Bob.", [("Ada", "hates", "Bob")], embed_model=EMBED, document="d-2")])
     nodes, trace = PaperGeARRetriever(
@@ -351,7 +351,7 @@ def test_half_characters_of_a_model_do_not_keep_a_batch_from_the_store(tmp_path:
     def break_off(prompt: str) -> str:
         raise ConnectionError(f"lost {half}")
 
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, embed_triples=True)
     for number, model in enumerate((break_off, lambda _: f"no {half}", lambda _: f'[["Ada", "knows", "{half}"]]')):
         nodes = [TextNode(text="Ada knows Bob.", id_=f"{number}", embedding=EMBED.get_text_embedding("Ada"))]
         store.add(GeARTripleExtractor(ScriptedLLM(otherwise=model), max_retries=0)(nodes))

@@ -54,9 +54,11 @@ class House:
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("kinds")
     with (
-        GeARVectorStore.from_path(folder / "store", embed_model=EMBED) as store,
-        GeARVectorStore.from_path(folder / "other", embed_model=EMBED) as other,
-        GeARVectorStore.from_path(folder / "shared", embed_model=EMBED, tenant_field="who") as shared,
+        GeARVectorStore.from_path(folder / "store", embed_model=EMBED, embed_triples=True) as store,
+        GeARVectorStore.from_path(folder / "other", embed_model=EMBED, embed_triples=True) as other,
+        GeARVectorStore.from_path(
+            folder / "shared", embed_model=EMBED, embed_triples=True, tenant_field="who"
+        ) as shared,
     ):
         store.add([NODE])
         yield House(folder, store, other, shared)

@@ -277,7 +277,7 @@ def nodes(dataset: Dataset) -> list[BaseNode]:
 @pytest.fixture
 def bench(tmp_path: Path, dataset: Dataset, nodes: list[BaseNode]) -> Iterator[Workbench]:
     embed = WordEmbedding()
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=embed)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=embed, embed_triples=True)
     store.add([node.model_copy(update={"embedding": embed.get_text_embedding(node.get_content())}) for node in nodes])
     made = Workbench(dataset, store, nodes, None, tmp_path)
     yield made

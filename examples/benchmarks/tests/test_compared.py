@@ -59,7 +59,7 @@ def embed_model() -> BaseEmbedding:
 def sample(tmp_path_factory: pytest.TempPathFactory, embed_model: BaseEmbedding) -> Path:
     """A folder of stores with that of the sample data, as `retrieval.py --store` leaves it."""
     folder = tmp_path_factory.mktemp("stores")
-    store = GeARVectorStore.from_path(folder / "sample-offline", embed_model=embed_model)
+    store = GeARVectorStore.from_path(folder / "sample-offline", embed_model=embed_model, embed_triples=True)
     with closing(store):
         retrieval.ingest(to_nodes(load(DATA), with_triples=False), store, "offline", None, 1)
     write_whole(retrieval.note_path(folder / "sample-offline"), json.dumps({"data": "sample"}))
@@ -165,7 +165,7 @@ def test_recalls_are_kept_for_the_next_run(
         Question("2", "Cheese", ("p-milk",)),
     ]
     embed, ids, kept = WordEmbedding(), [*STATED], tmp_path / "small.compared.json"
-    with closing(GeARVectorStore.from_path(tmp_path / "store", embed_model=embed)) as store:
+    with closing(GeARVectorStore.from_path(tmp_path / "store", embed_model=embed, embed_triples=True)) as store:
         store.add(
             [node.model_copy(update={"embedding": embed.get_text_embedding(node.get_content())}) for node in nodes]
         )

@@ -23,7 +23,7 @@ def test_a_store_outlives_kills(tmp_path: Path) -> None:
 
 def test_what_is_not_as_it_must_be_is_noticed(tmp_path: Path) -> None:
     state = {3: 1, 4: 2}
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED, embed_triples=True)
     store.add([node for document, version in state.items() for node in soak.make_nodes(document, version)])
     store.close()
     soak.check_passages(tmp_path / "store", state, None)
@@ -31,7 +31,7 @@ def test_what_is_not_as_it_must_be_is_noticed(tmp_path: Path) -> None:
     for wrong in ({3: 1}, {3: 1, 4: 1}, {3: 1, 4: 2, 5: 1}):
         with pytest.raises(AssertionError):
             soak.check_passages(tmp_path / "store", wrong, None)
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED, embed_triples=True)
     store.client.delete(store.triple_collection_name, points_selector=[next(iter(list_triples(store)))])
     store.close()
     with pytest.raises(AssertionError):
@@ -40,7 +40,7 @@ def test_what_is_not_as_it_must_be_is_noticed(tmp_path: Path) -> None:
 
 def test_what_is_left_to_mend_is_noticed(tmp_path: Path) -> None:
     """The soak reports triples whose passages are gone, which a look at passages alone would miss."""
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED, embed_triples=True)
     store.add([*soak.make_nodes(3, 1), *soak.make_nodes(4, 2)])
     assert soak.require_ok(store).passages == 2 * soak.PASSAGES
     gone, _ = store.client.scroll(store.collection_name, limit=100)
@@ -49,7 +49,7 @@ def test_what_is_left_to_mend_is_noticed(tmp_path: Path) -> None:
     )
     store.close()
     soak.check_passages(tmp_path / "store", {3: 1}, None)
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED, embed_triples=True)
     with pytest.raises(AssertionError, match="triples are left"):
         soak.require_ok(store)
     store.close()

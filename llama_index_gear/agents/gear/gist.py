@@ -113,9 +113,9 @@ class GistPolicy:
     def _link_flow(self, state: GistState, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
         """Return, for each fact, passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) (GeAR Eq. 10), as passage ids.
 
-        h over passages is the base retriever; over stored triples it is dense search, whatever the base retriever, and
-        over a graph that exists the graph's own. Passages that don't exist any more, or that the filters exclude, are
-        left out.
+        h over passages is the base retriever; over stored triples it is dense search, whatever the base retriever, or
+        BM25 where they have no vectors; over a graph that exists it is the graph's own. Passages that don't exist any
+        more, or that the filters exclude, are left out.
         """
         texts = [fact.text for fact in facts]
         bundles, backends = [QueryBundle(text) for text in texts], self.expansion.backends
@@ -124,7 +124,7 @@ class GistPolicy:
             embeddings = yield from ask_all([EmbedQuery(text) for text in texts])
             bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
         names = [f"{fact.subject} {fact.object}" for fact in facts]
-        linking = backends.walked.link_flow(texts, top_k, state.embedding, names)
+        linking = backends.link_notes_flow(texts, top_k, state.embedding, names)
         searches = interleave([backends.base_search_flow(bundle) for bundle in bundles])
         both: list[Flow[list[list[Any]]]] = [linking, searches]
         linked_triples, results = yield from interleave(both)

@@ -198,7 +198,7 @@ class SelectionPolicy(GistPolicy):
             return []
         texts = [fact.text for fact in state.gist.triples]
         link_flow, top_k = self.expansion.backends.link_flow, self.expansion.link_top_k
-        answers = yield from link_flow(texts, top_k, query.embedding or [])
+        answers = yield from link_flow(texts, top_k, query.embedding or [], are_notes=True)
         return list({triple.id: triple for answer in answers for triple in answer}.values())
 
     def _read_flow(self, state: GistState, record: Step, shown: Sequence[str]) -> Flow[Selection | None]:

@@ -142,6 +142,8 @@ class T2RAGPolicy:
     def step_flow(self, state: _State, record: Step) -> Flow[str]:
         """Run one round: retrieval, then resolution; the first begins with the decomposition (T²RAG Alg. 1)."""
         if record.number == 1:
+            if self.search_by == "triples" or self.expand is not None:
+                yield from self.backends.require_vectors_flow()
             yield from self._decompose_flow(state, record)
         hits = yield from (self._expand_flow if state.is_stuck else self._retrieve_flow)(state, record)
         nodes = yield from self.backends.reads.get_flow(hits.passage_ids, vectors=False)

@@ -30,6 +30,7 @@ from llama_index_gear.store.embedded.models import (
     refuse,
     to_config,
     to_filter,
+    to_point_vectors,
     to_points,
     to_query,
 )
@@ -261,7 +262,7 @@ class EdgeClient(BoundToProcess):
         self._update(collection_name, operation)
 
     def batch_update_points(self, collection_name: str, update_operations: Sequence[Any], **options: Any) -> None:
-        """Delete points, or set or delete fields of their payloads, one operation after the other."""
+        """Delete points, set vectors of theirs, or set or delete fields of payloads, one operation after the other."""
         refuse("batch_update_points", options, "wait")
         update = edge.UpdateOperation
         for given in update_operations:
@@ -269,6 +270,10 @@ class EdgeClient(BoundToProcess):
             by_filter: Callable[[Any], Any]
             if isinstance(given, models.DeleteOperation):
                 self.delete(collection_name, given.delete)
+                continue
+            if isinstance(given, models.UpdateVectorsOperation):
+                refuse("batch_update_points", given.update_vectors.model_dump(exclude_none=True, exclude={"points"}))
+                self._update_vectors(collection_name, given.update_vectors.points)
                 continue
             if isinstance(given, models.SetPayloadOperation):
                 change: Any = given.set_payload
@@ -394,6 +399,10 @@ class EdgeClient(BoundToProcess):
         condition = None if update_filter is None else to_filter(update_filter)
         mode = None if update_mode is None else UPDATE_MODES[update_mode]
         operation = edge.UpdateOperation.upsert_points(list(batch), condition, mode)
+        self._update(collection_name, operation, lambda: sum(map(estimate_size, points)))
+
+    def _update_vectors(self, collection_name: str, points: Sequence[models.PointVectors]) -> None:
+        operation = edge.UpdateOperation.update_vectors(to_point_vectors(points))
         self._update(collection_name, operation, lambda: sum(map(estimate_size, points)))
 
     def _update(self, collection_name: str, operation: edge.UpdateOperation, size: Callable[[], int] = int) -> None:

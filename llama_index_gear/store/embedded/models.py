@@ -74,18 +74,24 @@ def to_points(points: Sequence[models.PointStruct]) -> list[edge.Point]:
 
 
 def _to_point(point: models.PointStruct) -> edge.Point:
-    vector: Any = point.vector
-    if isinstance(vector, dict):
-        vector = {name: _to_vector(value) for name, value in vector.items()}
-    return edge.Point(point.id, vector, to_jsonable_python(point.payload or {}))
+    return edge.Point(point.id, _to_vectors(point.vector), to_jsonable_python(point.payload or {}))
 
 
-def estimate_size(point: models.PointStruct) -> int:
+def to_point_vectors(points: Sequence[models.PointVectors]) -> list[edge.PointVectors]:
+    """Translate vectors to write of points that are there."""
+    return [edge.PointVectors(point.id, _to_vectors(point.vector)) for point in points]
+
+
+def _to_vectors(vector: Any) -> Any:
+    return {name: _to_vector(value) for name, value in vector.items()} if isinstance(vector, dict) else vector
+
+
+def estimate_size(point: models.PointStruct | models.PointVectors) -> int:
     """Return the maximum number of bytes that writing the point takes, in the engine's log and files together.
 
     Measured sizes are 2.3 times those of the vectors and texts: 9 bytes a number and 2.3 a character.
     """
-    return 12 * (_count_values(point.vector) + _count_values(point.payload))
+    return 12 * (_count_values(point.vector) + _count_values(getattr(point, "payload", None)))
 
 
 def estimate_disk(sample: Sequence[models.Record], number: int) -> int:

@@ -84,7 +84,7 @@ def test_a_model_extracts_what_is_new_and_tells_the_cost_before(
         "1 new or changed" in second.out
         and "to extract: 4 passages (3 already extracted or blank): 1 call," in second.err
     )
-    assert model.calls == 5 and embedding.embedded == 2  # the passage, and its triple
+    assert model.calls == 5 and embedding.embedded == 1  # the passage
     assert "0 new or changed" in run(*index).out and model.calls == 5
 
 

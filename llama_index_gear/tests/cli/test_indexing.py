@@ -38,7 +38,8 @@ def test_files_become_passages_with_triples_and_a_second_run_writes_nothing(
     run: Runner, docs: Path, tmp_path: Path, files: dict[str, str], embedding: Any
 ) -> None:
     first = run("index", "docs", "--store", "s")
-    assert first.code == 0 and "4 files, 4 passages: 4 new or changed, 0 deleted" in first.out
+    assert first.code == 0 and "4 files, 4 passages: 4 new or changed, 0 deleted; " in first.out
+    assert " triples, 0 of them embedded. Ask them: " in first.out
     assert "Storing passages" in first.err and "100%" in first.err
     stored = read_store(tmp_path / "s")
     assert stored.keys() == {f"{name}-0" for name in files}

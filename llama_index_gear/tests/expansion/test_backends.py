@@ -26,7 +26,7 @@ QUERY = EMBED.get_query_embedding("Ada")
 
 @pytest.fixture
 def store() -> GeARVectorStore:
-    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED)
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED, embed_triples=True)
     store.add([passage("p", "Ada met Bob", [("Ada", "met", "Bob")], embed_model=EMBED)])
     return store
 

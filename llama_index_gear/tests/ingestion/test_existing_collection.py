@@ -192,6 +192,7 @@ async def test_extract_retrieve_delete_and_nothing_of_theirs_changes(client: Qdr
             vector = vector.get("body") or vector.get("text-dense") or vector[""]
         assert node.embedding == pytest.approx(vector, abs=1e-6)
 
+    store.embed_stored_triples()
     for retriever in (GraphRetriever(store, similarity_top_k=2), NaiveGERetriever(store, similarity_top_k=2)):
         found = retriever.retrieve(QUESTION)
         assert "Olivia" in {result.metadata["title"] for result in found}

@@ -123,7 +123,7 @@ async def test_a_chat_model_whose_async_calls_are_not_implemented_extracts_and_a
     (node,) = await extractor.acall([TextNode(id_="ann", text="Ann's father is Bob.")])
     assert read_triples(node) == [Triple("Ann", "father", "Bob")]
     node.embedding = WordEmbedding().get_text_embedding("Ann's father is Bob.")
-    async with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+    async with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding(), embed_triples=True) as store:
         await store.async_add([node])
         llm = SyncOnly(T2RAG)  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
         engine = T2RAGQueryEngine.from_vector_store(store, llm=llm)

@@ -129,7 +129,7 @@ class House:
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder, embed_model = tmp_path_factory.mktemp("echoes"), WordEmbedding()
     with (
-        GeARVectorStore.from_path(folder / "store", embed_model=embed_model) as store,
+        GeARVectorStore.from_path(folder / "store", embed_model=embed_model, embed_triples=True) as store,
         ExternalTripleStore.from_path(folder / "graph", embed_model=embed_model) as graph,
     ):
         node = attach_triples(TextNode(id_="a", text=PASSAGES[0]), [OWN])

@@ -89,7 +89,9 @@ def make_nodes() -> list[BaseNode]:
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding())
+    store = GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding(), embed_triples=True
+    )
     store.add(make_nodes())
     yield store
     store.close()
@@ -197,7 +199,7 @@ async def test_a_failing_search_is_answered_from_and_named(store: GeARVectorStor
 
 @MODES
 async def test_an_empty_store_has_an_empty_response(tmp_path: Path, mode: Mode) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=WordEmbedding())
+    store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=WordEmbedding(), embed_triples=True)
     for streaming in (False, True):
         llm = ScriptedLLM()
         engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)), streaming=streaming)

@@ -31,7 +31,9 @@ NOTHING = "The language model gave no answer. The passages that were found: [1] 
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path_factory.mktemp("thoughts") / "s", embed_model=WordEmbedding()) as made:
+    with GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("thoughts") / "s", embed_model=WordEmbedding(), embed_triples=True
+    ) as made:
         for title, text in PASSAGES.items():
             node = attach_triples(
                 TextNode(id_=title, text=text, metadata={"title": title}), [Triple(title, "in", text)]

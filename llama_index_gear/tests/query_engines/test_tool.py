@@ -37,7 +37,9 @@ T2RAG = [
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path_factory.mktemp("tool") / "s", embed_model=WordEmbedding()) as store:
+    with GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("tool") / "s", embed_model=WordEmbedding(), embed_triples=True
+    ) as store:
         for title, (text, slots) in PASSAGES.items():
             node = TextNode(id_=f"{title}-0", text=text, metadata={"title": title})
             node.embedding = WordEmbedding().get_text_embedding(text)

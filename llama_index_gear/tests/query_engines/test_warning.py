@@ -46,7 +46,9 @@ READABLE = {
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path_factory.mktemp("s") / "store", embed_model=WordEmbedding()) as made:
+    with GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("s") / "store", embed_model=WordEmbedding(), embed_triples=True
+    ) as made:
         for name, text in TEXTS.items():
             node = attach_triples(TextNode(id_=name, text=text), [Triple(name, "says", text)])
             node.embedding = WordEmbedding().get_text_embedding(text)

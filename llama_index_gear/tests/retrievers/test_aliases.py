@@ -27,7 +27,7 @@ DRAFTED = ("Wardell Curry", "joined", "Utah Jazz")
 
 @pytest.fixture
 def store() -> GeARVectorStore:
-    made = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding())
+    made = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding(), embed_triples=True)
     made.add(
         [
             passage("son", "The father of Stephen is Dell Curry.", [SON]),
@@ -91,7 +91,9 @@ async def test_no_name_leaves_what_a_filter_allows(tmp_path: Path) -> None:
     """The pool, its ranking, a walk and a page are what they are without the link to a forbidden name."""
     stores = [
         fill(
-            GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding(), tenant_field="who"),
+            GeARVectorStore(
+                client=QdrantClient(":memory:"), embed_model=WordEmbedding(), embed_triples=True, tenant_field="who"
+            ),
             is_linked=is_linked,
         )
         for is_linked in (True, False)

@@ -84,7 +84,7 @@ def embed_model() -> WordEmbedding:
 
 @pytest.fixture
 def store(tmp_path: Path, embed_model: WordEmbedding) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(tmp_path / "gear", embed_model=embed_model)
+    store = GeARVectorStore.from_path(tmp_path / "gear", embed_model=embed_model, embed_triples=True)
     store.add(make_nodes(embed_model))
     yield store
     store.close()
@@ -431,14 +431,14 @@ def test_other_wrong_arguments(store: GeARVectorStore) -> None:
 
 
 async def test_an_empty_store_finds_nothing(tmp_path: Path, embed_model: WordEmbedding) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=embed_model)
+    store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=embed_model, embed_triples=True)
     assert await retrieve_both_ways(NaiveGERetriever(store)) == []
     assert await retrieve_both_ways(SyncGERetriever(store, llm=ScriptedLLM([]))) == []
     assert not (tmp_path / "empty").exists()
 
 
 async def test_passages_without_triples_are_just_the_base(tmp_path: Path, embed_model: WordEmbedding) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "bare", embed_model=embed_model)
+    store = GeARVectorStore.from_path(tmp_path / "bare", embed_model=embed_model, embed_triples=True)
     store.add([TextNode(id_="a", text="one two", embedding=embed_model.get_text_embedding("one two"))])
     (found,) = await retrieve_both_ways(NaiveGERetriever(store), "two")
     assert (found.node.node_id, found.node.metadata["gear_chain"], found.score) == ("a", [], 1 / 61)
@@ -715,7 +715,7 @@ async def test_under_auto_merging(tmp_path: Path, embed_model: WordEmbedding) ->
     leaves = get_leaf_nodes(tree)
     for leaf in leaves:
         leaf.embedding = embed_model.get_text_embedding(leaf.get_content())
-    store = GeARVectorStore.from_path(tmp_path / "leaves", embed_model=embed_model)
+    store = GeARVectorStore.from_path(tmp_path / "leaves", embed_model=embed_model, embed_triples=True)
     store.add([attach_triples(leaf, [Triple("Dell Curry", "is in", "everything")]) for leaf in leaves])
     docstore = SimpleDocumentStore()
     docstore.add_documents(tree)

@@ -55,7 +55,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]
         "curtiz": ("Curtiz came from Budapest.", ("Curtiz", "born in", "Budapest")),
         "tea": ("Tea grows in Assam.", ("Tea", "grown in", "Assam")),
     }
-    with GeARVectorStore.from_path(tmp_path_factory.mktemp("store"), embed_model=embed_model) as made:
+    with GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("store"), embed_model=embed_model, embed_triples=True
+    ) as made:
         nodes = []
         for name, (text, fact) in told.items():
             node = attach_triples(TextNode(id_=name, text=text, metadata={"open": "yes"}), [Triple(*fact)])

@@ -34,7 +34,9 @@ FACT = Triple("Ada", "knows", "Bob")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, tenant_field="who") as store:
+    with GeARVectorStore.from_path(
+        tmp_path / "store", embed_model=EMBED, embed_triples=True, tenant_field="who"
+    ) as store:
         facts = [("Ada", "knows", "Bob")]
         store.add([passage("p", "Ada knows Bob.", facts, metadata={"who": "me"}, embed_model=EMBED)])
         yield store

@@ -60,7 +60,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..
     made: list[GeARVectorStore] = []
 
     def maker(**arguments: Any) -> GeARVectorStore:
-        options = {"embed_model": EMBED, **arguments}
+        options = {"embed_model": EMBED, "embed_triples": True, **arguments}
         if request.param == "edge":
             made.append(GeARVectorStore.from_path(tmp_path / f"store-{len(made)}", **options))
         else:
@@ -335,7 +335,7 @@ def test_an_index_serves_both_readings(tmp_path: Path) -> None:
     schema = {"field_schema": models.PayloadSchemaType.KEYWORD}
     indexes = [{"field_name": name, **schema} for name in ("kind", "a.b", "page label")]
     store = GeARVectorStore.from_path(
-        tmp_path, embed_model=EMBED, collection_settings=CollectionSettings(payload_indexes=indexes)
+        tmp_path, embed_model=EMBED, embed_triples=True, collection_settings=CollectionSettings(payload_indexes=indexes)
     )
     store.add([make_stone("n", {"a.b": "x"}), make_stone("m", {"a": {"b": "x"}}), make_stone("o", {"a.b": "y"})])
     names = {"kind", "a.b", '"a.b"', '"page label"'}
@@ -461,7 +461,7 @@ def test_floats_are_what_was_stored_also_when_the_store_is_opened_again(tmp_path
     numbers = {f"n{n}": number for n, number in enumerate(drawn)}
     indexes = [{"field_name": "f", "field_schema": "float"}] if is_indexed else []
     store = GeARVectorStore.from_path(
-        tmp_path, embed_model=EMBED, collection_settings=CollectionSettings(payload_indexes=indexes)
+        tmp_path, embed_model=EMBED, embed_triples=True, collection_settings=CollectionSettings(payload_indexes=indexes)
     )
     store.add([make_stone(node_id, {"f": f, "deep": [{"f": [f, "text"]}]}) for node_id, f in numbers.items()])
 
@@ -493,7 +493,7 @@ def test_floats_are_what_was_stored_also_when_the_store_is_opened_again(tmp_path
 def test_floats_stand_being_copied(tmp_path: Path) -> None:
     rng = random.Random(300)
     numbers = {f"n{n}": rng.random() * 10.0 ** rng.randrange(-200, 200) for n in range(300)}
-    stores = [GeARVectorStore.from_path(tmp_path / str(n), embed_model=EMBED) for n in range(4)]
+    stores = [GeARVectorStore.from_path(tmp_path / str(n), embed_model=EMBED, embed_triples=True) for n in range(4)]
     stores[0].add([make_stone(node_id, {"f": number}) for node_id, number in numbers.items()])
     for source, target in pairwise(stores):
         source.copy_to(target)
@@ -727,7 +727,7 @@ def test_an_index_that_changes_filters_is_refused(schema: Any) -> None:
 
 def test_an_index_of_integers_that_a_store_has_is_named_and_made_anew(tmp_path: Path) -> None:
     with EdgeClient(tmp_path) as client:
-        old = GeARVectorStore(client=client, embed_model=EMBED)
+        old = GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True)
         old.add([make_stone("a", {"year": 4.5}), make_stone("b", {"year": 1840})])
         for name, path in (("gear", "year"), ("gear_triples", "metadata.year")):
             client.create_payload_index(name, path, models.PayloadSchemaType.INTEGER)
@@ -735,7 +735,10 @@ def test_an_index_of_integers_that_a_store_has_is_named_and_made_anew(tmp_path: 
         assert old.check().ok and not old.get_nodes(filters=below)
         index = {"field_name": "year", "field_schema": "integer"}
         store = GeARVectorStore(
-            client=client, embed_model=EMBED, collection_settings=CollectionSettings(payload_indexes=[index])
+            client=client,
+            embed_model=EMBED,
+            embed_triples=True,
+            collection_settings=CollectionSettings(payload_indexes=[index]),
         )
         assert "gear has an index of 'year' (integer) by which filters find something else" in store.check().settings
         assert store.repair().ok and [node.node_id for node in store.get_nodes(filters=below)] == ["a"]

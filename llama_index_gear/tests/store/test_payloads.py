@@ -47,7 +47,7 @@ def make_node(name: str, metadata: dict[str, Any]) -> BaseNode:
 
 
 def open_store(folder: Path, **options: Any) -> GeARVectorStore:
-    return GeARVectorStore.from_path(folder, embed_model=MockEmbedding(embed_dim=4), **options)
+    return GeARVectorStore.from_path(folder, embed_model=MockEmbedding(embed_dim=4), embed_triples=True, **options)
 
 
 def is_same(given: Any, found: Any) -> bool:
@@ -252,7 +252,9 @@ def test_llama_index_s_own_store_on_the_embedded_engine_is_refused_the_same(tmp_
 
 
 def test_a_copy_from_a_server_brings_nothing_that_would_not_open_again(tmp_path: Path) -> None:
-    source = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=MockEmbedding(embed_dim=4))
+    source = GeARVectorStore(
+        client=QdrantClient(":memory:"), embed_model=MockEmbedding(embed_dim=4), embed_triples=True
+    )
     source.add([make_node("p", {})])
     deep = {"deep": nest(MAX_LEVELS)}
     source.client.set_payload("gear_triples", deep, points=models.Filter())
@@ -302,7 +304,7 @@ def test_each_value_that_is_converted_is_checked() -> None:
 @pytest.mark.parametrize("number", [np.float32(1), Fraction(1, 2), Decimal(1)])
 def test_an_embedding_of_numbers_that_have_no_json_is_refused_by_name(tmp_path: Path, number: Any) -> None:
     for client in (EdgeClient(tmp_path), QdrantClient(":memory:")):
-        store = GeARVectorStore(client=client, embed_model=MockEmbedding(embed_dim=4))
+        store = GeARVectorStore(client=client, embed_model=MockEmbedding(embed_dim=4), embed_triples=True)
         bad = make_node("bad", {}).model_copy(update={"embedding": [number] * 4})
         with pytest.raises(EmbeddingError, match="embedding of node 'bad'"):
             store.add([make_node("good", {}), bad])

@@ -13,7 +13,7 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 from qdrant_client import QdrantClient
 
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.store import collections
+from llama_index_gear.store import ranked_queries
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
@@ -33,7 +33,7 @@ def fill_store(client: Any, seed: int) -> GeARVectorStore:
     said += [(f"good{n}", f"Ada knows Bob, Ada knows Bob {n}.", [("Ada", "knows Bob", f"x{n}")]) for n in range(3)]
     said += [(f"bad{n}", f"Ada sleeps {n}.", [("Ada", "sleeps", f"y{n}")]) for n in range(3)]
     random.Random(seed).shuffle(said)
-    store = GeARVectorStore(client=client, embed_model=EMBED, batch_size=20)
+    store = GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True, batch_size=20)
     for start in range(0, len(said), 40):
         store.add([passage(*arguments, embed_model=EMBED) for arguments in said[start : start + 40]])
     return store
@@ -133,7 +133,7 @@ def test_of_a_tie_only_what_is_found_is_read(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_tie_beyond_the_limit_is_left_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collections, "MAX_TIED", 50)
+    monkeypatch.setattr(ranked_queries, "MAX_TIED", 50)
     store = fill_store(EdgeClient(tmp_path), 1)
     counted = Counted(store, monkeypatch)
     assert len(search_words(store, "Ada knows Bob", 5)) == 5

@@ -68,7 +68,7 @@ def test_a_graph_retriever_over_passages_without_triples_warns_once(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with GeARVectorStore.from_path(tmp_path, embed_model=EMBED) as store:
+    with GeARVectorStore.from_path(tmp_path, embed_model=EMBED, embed_triples=True) as store:
         ingest(store, with_triples=with_triples)
         for _ in range(2):
             make(store).retrieve("Where was the correspondent of Ada Lovelace born?")
@@ -95,7 +95,7 @@ def test_a_search_where_nothing_is_stored_warns_once(tmp_path: Path, caplog: pyt
 
 def test_an_ingestion_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="llama_index_gear")
-    with GeARVectorStore.from_path(tmp_path, embed_model=EMBED) as store:
+    with GeARVectorStore.from_path(tmp_path, embed_model=EMBED, embed_triples=True) as store:
         ingest(store, with_triples=True)
         triples = store.check().triples
         store.add([])
@@ -109,7 +109,7 @@ def test_an_ingestion_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 
 def test_a_cut_off_made_for_cosines_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with GeARVectorStore.from_path(tmp_path, embed_model=EMBED) as store:
+    with GeARVectorStore.from_path(tmp_path, embed_model=EMBED, embed_triples=True) as store:
         llm = ScriptedLLM()
         for cutoff, warns in ((0.7, 1), (0.0, 0)):
             caplog.clear()
@@ -122,7 +122,7 @@ def test_passages_that_share_an_id_are_told(tmp_path: Path, caplog: pytest.LogCa
     """LlamaIndex's parser of Markdown numbers every section 0: with `passage_id` all of a document get one id."""
     document = Document(id_="handbook", text="# One\n\nFirst.\n\n# Two\n\nSecond.\n\n# Three\n\nThird.")
     sections = EMBED(MarkdownNodeParser(id_func=passage_id)([document]))
-    with GeARVectorStore.from_path(tmp_path, embed_model=EMBED) as store:
+    with GeARVectorStore.from_path(tmp_path, embed_model=EMBED, embed_triples=True) as store:
         store.add([*EMBED(NODES), EMBED(NODES)[0]])
         assert not find_warnings(caplog, "not stored")  # the same passage twice loses nothing
         store.add(sections)

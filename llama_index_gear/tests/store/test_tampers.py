@@ -74,7 +74,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GeARVector
     else:
         client = EdgeClient(tmp_path / "store") if request.param == "edge" else QdrantClient(":memory:")
     name = f"tampers_{uuid.uuid4().hex}"
-    store = GeARVectorStore(name, client, embed_model=EMBED, tenant_field="who")
+    store = GeARVectorStore(name, client, embed_model=EMBED, embed_triples=True, tenant_field="who")
     for number, (node_id, facts) in enumerate(FACTS.items()):
         text = f"{node_id} tells: " + "; ".join(map(" ".join, facts))
         metadata = {"who": "me", "year": 1980 + number}

@@ -245,7 +245,7 @@ def find_marks(*texts: str) -> set[str]:
 def fill_store(seed: int, **options: Any) -> Iterator[tuple[GeARVectorStore, list[BaseNode]]]:
     nodes = draw_corpus(seed)
     with tempfile.TemporaryDirectory() as folder:
-        store = GeARVectorStore.from_path(Path(folder) / "store", embed_model=EMBED, **options)
+        store = GeARVectorStore.from_path(Path(folder) / "store", embed_model=EMBED, embed_triples=True, **options)
         store.add(nodes)
         yield store, nodes
         store.close()
@@ -319,7 +319,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
     made: list[GeARVectorStore] = []
 
     def maker(**arguments: Any) -> GeARVectorStore:
-        options = {"embed_model": EMBED, "tenant_field": "who", **arguments}
+        options = {"embed_model": EMBED, "embed_triples": True, "tenant_field": "who", **arguments}
         if request.param == "edge":
             made.append(GeARVectorStore.from_path(tmp_path / f"store-{len(made)}", **options))
         else:
@@ -545,7 +545,7 @@ def test_a_copy_takes_no_other_tenant_s_place(make: Make) -> None:
 
 def test_a_store_whose_payloads_another_program_changed_can_be_repaired() -> None:
     client = QdrantClient(":memory:")
-    store = GeARVectorStore(client=client, embed_model=EMBED, tenant_field="who")
+    store = GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True, tenant_field="who")
     store.add([make_letter("first", "one"), make_letter("second", "other")])
     client.set_payload(store.collection_name, payload={"who": "other"}, points=[point_id_of("first")])
     assert list_ids(store.for_tenant("other").get_nodes()) == ["first", "second"]

@@ -61,7 +61,7 @@ class Served:
 
 
 def make_store(client: Any, **arguments: Any) -> GeARVectorStore:
-    return GeARVectorStore(client=client, embed_model=EMBED, **arguments)
+    return GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True, **arguments)
 
 
 def add_two(store: GeARVectorStore) -> None:
@@ -223,9 +223,12 @@ def test_indexes_are_looked_up_once_and_again_after_a_clear() -> None:
 def test_engines_of_this_process_compare_words_without_an_index(tmp_path: Path) -> None:
     for store in (
         make_store(QdrantClient(":memory:")),
-        GeARVectorStore.from_path(tmp_path / "plain", embed_model=EMBED),
+        GeARVectorStore.from_path(tmp_path / "plain", embed_model=EMBED, embed_triples=True),
         GeARVectorStore.from_path(
-            tmp_path / "indexed", embed_model=EMBED, collection_settings=CollectionSettings(payload_indexes=TEXT)
+            tmp_path / "indexed",
+            embed_model=EMBED,
+            embed_triples=True,
+            collection_settings=CollectionSettings(payload_indexes=TEXT),
         ),
     ):
         assert store.get_nodes(filters=match_words("red")) == []

@@ -75,7 +75,7 @@ def embed_model() -> CountedEmbedding:
 
 @pytest.fixture
 def store(tmp_path: Path, embed_model: CountedEmbedding) -> Iterator[GeARVectorStore]:
-    made = GeARVectorStore.from_path(tmp_path / "store", embed_model=embed_model)
+    made = GeARVectorStore.from_path(tmp_path / "store", embed_model=embed_model, embed_triples=True)
     yield made
     assert made.check().ok
     made.close()

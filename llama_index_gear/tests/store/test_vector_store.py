@@ -83,7 +83,8 @@ def edge_maker(folder: Path) -> Iterator[MakeStore]:
 
     def make(**arguments: Any) -> GeARVectorStore:
         path = folder / f"store-{len(made)}"
-        made.append(GeARVectorStore.from_path(path, **{"embed_model": WordEmbedding(), **arguments}))
+        given = {"embed_model": WordEmbedding(), "embed_triples": True, **arguments}
+        made.append(GeARVectorStore.from_path(path, **given))
         return made[-1]
 
     yield make
@@ -91,12 +92,12 @@ def edge_maker(folder: Path) -> Iterator[MakeStore]:
         store.close()
 
 
-def memory_maker() -> Iterator[MakeStore]:
+def memory_maker(**defaults: Any) -> Iterator[MakeStore]:
     made: list[GeARVectorStore] = []
 
     def make(**arguments: Any) -> GeARVectorStore:
         client = QdrantClient(":memory:")
-        made.append(GeARVectorStore(client=client, **{"embed_model": WordEmbedding(), **arguments}))
+        made.append(GeARVectorStore(client=client, **{"embed_model": WordEmbedding(), **defaults, **arguments}))
         return made[-1]
 
     yield make
@@ -115,6 +116,8 @@ def list_modes(test: str, *, is_embedded: bool) -> list[str]:
 
 
 class TestOnEdge(StoreContract):
+    """The contract with vectors of triples; in memory it is kept without, but by the tests that need some."""
+
     def pytest_generate_tests(self, metafunc: Any) -> None:
         if "mode" in metafunc.fixturenames:
             metafunc.parametrize("mode", list_modes(metafunc.function.__name__, is_embedded=True))
@@ -200,7 +203,8 @@ class TestOverGrpc(StoreContract):
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
-        return lambda **arguments: GeARVectorStore(client=OverGrpc(), **{"embed_model": WordEmbedding(), **arguments})
+        given = {"embed_model": WordEmbedding(), "embed_triples": True}
+        return lambda **arguments: GeARVectorStore(client=OverGrpc(), **{**given, **arguments})
 
 
 def server_maker(clients: Callable[[], dict[str, Any]], runner: asyncio.Runner | None = None) -> Iterator[MakeStore]:
@@ -225,7 +229,10 @@ def server_maker(clients: Callable[[], dict[str, Any]], runner: asyncio.Runner |
 class TestOnAServer(StoreContract):
     @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
     def make_store(self, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
-        yield from server_maker(lambda: {"client": QdrantClient(prefer_grpc=request.param, **SERVER_OPTIONS)})
+        is_grpc = request.param
+        yield from server_maker(
+            lambda: {"client": QdrantClient(prefer_grpc=is_grpc, **SERVER_OPTIONS), "embed_triples": is_grpc}
+        )
 
 
 @pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
@@ -242,6 +249,7 @@ class TestOnAServerAwaited(StoreContract):
             lambda: {
                 "client": QdrantClient(**SERVER_OPTIONS),
                 "aclient": AsyncQdrantClient(prefer_grpc=request.param, **SERVER_OPTIONS),
+                "embed_triples": not request.param,
             },
             self._runner,
         )
@@ -249,7 +257,7 @@ class TestOnAServerAwaited(StoreContract):
 
 @pytest.fixture(params=["edge", "memory"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeStore]:
-    yield from edge_maker(tmp_path) if request.param == "edge" else memory_maker()
+    yield from edge_maker(tmp_path) if request.param == "edge" else memory_maker(embed_triples=True)
 
 
 def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
@@ -306,6 +314,7 @@ def test_a_server_is_told_how_to_make_and_search_collections(quantization: str) 
     store = GeARVectorStore(
         client=client,
         embed_model=EMBED,
+        embed_triples=True,
         collection_settings=CollectionSettings(
             collection_options=chosen,
             vector_options={"on_disk": True, "datatype": models.Datatype.FLOAT16},
@@ -379,10 +388,13 @@ def test_the_embedded_engine_refuses_what_it_cannot_do(tmp_path: Path) -> None:
         CollectionSettings(vector_options={"on_disk": True}),
     ):
         with pytest.raises(UnsupportedCall):
-            GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, collection_settings=wrong).add(nodes)
+            GeARVectorStore.from_path(
+                tmp_path / "store", embed_model=EMBED, embed_triples=True, collection_settings=wrong
+            ).add(nodes)
     store = GeARVectorStore.from_path(
         tmp_path / "store",
         embed_model=EMBED,
+        embed_triples=True,
         collection_settings=CollectionSettings(search_params=models.SearchParams(exact=True)),
     )
     store.add(nodes)
@@ -543,12 +555,12 @@ def test_an_embedding_that_is_no_number_is_refused_before_anything_is_written(
 
 
 def test_a_store_opened_with_another_embedding_model_says_so(tmp_path: Path) -> None:
-    first = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    first = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, embed_triples=True)
     first.add([passage("p", "x", [("A", "is", "B")])])
     before = contents(first)
     first.close()
     small = WordEmbedding(8)
-    other = GeARVectorStore.from_path(tmp_path, embed_model=small)
+    other = GeARVectorStore.from_path(tmp_path, embed_model=small, embed_triples=True)
     query = small.get_query_embedding("A")
     for attempt in (
         lambda: other.query(make_query("A")),
@@ -1301,7 +1313,7 @@ def test_a_collection_without_triples_is_mended(reembed: bool) -> None:
 def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> None:
     """A store checks its collections in the same way, whichever request comes first."""
     client = EdgeClient(tmp_path)
-    GeARVectorStore(client=client, embed_model=EMBED).add([passage("p", "x", [("A", "is", "B")])])
+    GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True).add([passage("p", "x", [("A", "is", "B")])])
     vector = WordEmbedding(8).get_query_embedding("A")
     for request in (
         methodcaller("link_flow", ["A"], 1, vector),
@@ -1309,10 +1321,16 @@ def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> N
         methodcaller("neighbors_flow", [("a",)], vector, [], 1),
     ):
         with pytest.raises(EmbeddingError, match="8 dimensions.*256"):
-            request(read(GeARVectorStore(client=client, embed_model=WordEmbedding(8))))
+            request(read(GeARVectorStore(client=client, embed_model=WordEmbedding(8), embed_triples=True)))
     client.create_collection("theirs", models.VectorParams(size=8, distance=models.Distance.COSINE))
     with pytest.raises(StoreError, match="made by another program"):
-        request(read(GeARVectorStore(client=client, collection_name="theirs", embed_model=WordEmbedding(8))))
+        request(
+            read(
+                GeARVectorStore(
+                    client=client, collection_name="theirs", embed_model=WordEmbedding(8), embed_triples=True
+                )
+            )
+        )
     client.close()
 
 
@@ -1493,7 +1511,7 @@ async def test_both_clients_are_closed() -> None:
 
 def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a hundred equal hits, only ids are read of those that are not returned."""
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding(), embed_triples=True)
     store.add([passage(f"p{n}", "It is a film.", [("It", "is", "film")]) for n in range(100)])
     limits: list[tuple[int, bool]] = []
     ask = store.client.query_batch_points

@@ -159,7 +159,7 @@ def test_no_overlong_word_reaches_the_engine_whatever_text_it_stands_in(
 ) -> None:
     monkeypatch.setattr(Heard, "longest", 0)
     monkeypatch.setattr(store_bm25, "Bm25", Heard)
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, embed_triples=True)
     question = RUN[:MAX_QUESTION]
     store.add([passage("p", f"a {RUN} b", [(RUN, "is", f"the {RUN}")], embed_model=EMBED)])
     for mode in (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
@@ -184,7 +184,7 @@ LONG = "why " * (MAX_QUESTION // 4) + "?"
 
 @pytest.fixture
 def store(tmp_path: Path) -> GeARVectorStore:
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, embed_triples=True)
     store.add([passage("p", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED)])
     return store
 
@@ -321,7 +321,7 @@ async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, h
 
 
 def test_words_of_facts_that_are_gone_no_longer_count(tmp_path: Path) -> None:
-    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, embed_triples=True)
     store.add([passage(f"p{n}", "x", [(f"Kiwi {n}", "of", "farm")], embed_model=EMBED) for n in range(60)])
     store.add([passage(f"q{n}", "x", [(f"Plum {n}", "of", "farm")], embed_model=EMBED) for n in range(9)])
     store.add([passage("r", "x", [("Kiwi bird", "of", "island")], embed_model=EMBED)])

@@ -97,7 +97,9 @@ def tokenizer() -> None:
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding())
+    store = GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding(), embed_triples=True
+    )
     store.add(list(make_nodes().values()))
     yield store
     store.close()
@@ -610,7 +612,7 @@ async def test_the_explanation_is_hidden_from_models(store: GeARVectorStore) -> 
 
 
 async def test_a_title_is_the_passage_s_own_or_the_beginning_of_its_text(tmp_path: Path) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "titles", embed_model=WordEmbedding())
+    store = GeARVectorStore.from_path(tmp_path / "titles", embed_model=WordEmbedding(), embed_triples=True)
     store.add(
         [
             make_node("a", "one two", title="Two words"),
@@ -1036,7 +1038,7 @@ async def test_a_filter_that_matches_nothing_finds_nothing_and_asks_nobody(
 
 @MODES
 async def test_an_empty_store_finds_nothing_and_asks_nobody(tmp_path: Path, mode: Mode) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=WordEmbedding())
+    store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=WordEmbedding(), embed_triples=True)
     llm = ScriptedLLM()
     found, trace = await retrieve(mode, PaperGeARRetriever(SyncGERetriever(store, llm=llm)))
     assert (found, trace.stopped, trace.passages, llm.history) == ([], "nothing found", [], [])
@@ -1045,7 +1047,7 @@ async def test_an_empty_store_finds_nothing_and_asks_nobody(tmp_path: Path, mode
 
 @MODES
 async def test_passages_without_facts_are_ranked_by_the_base_alone(tmp_path: Path, mode: Mode) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "bare", embed_model=WordEmbedding())
+    store = GeARVectorStore.from_path(tmp_path / "bare", embed_model=WordEmbedding(), embed_triples=True)
     store.add([make_node("a", "one two"), make_node("b", "one")])
     llm = ScriptedLLM([write_facts(FATHER), write_facts(), say_answered("2")])
     found, trace = await retrieve(mode, PaperGeARRetriever(SyncGERetriever(store, llm=llm)), "two")
@@ -1077,7 +1079,7 @@ async def test_a_question_of_fifty_kilobytes(store: GeARVectorStore, mode: Mode)
 
 @MODES
 async def test_a_question_in_another_script(tmp_path: Path, mode: Mode) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "greek", embed_model=WordEmbedding())
+    store = GeARVectorStore.from_path(tmp_path / "greek", embed_model=WordEmbedding(), embed_triples=True)
     father, lives = ["Άννα", "πατέρας", "Βασίλης"], ["Βασίλης", "ζει στη", "Ρώμη"]
     store.add(
         [
@@ -1195,7 +1197,7 @@ async def test_an_order_in_a_passage_changes_neither_queries_nor_end(
     poisoned = make_nodes()
     for name in ("ann", "bob"):  # one comes from the base retriever, the other from the graph
         poisoned[name] = make_node(name, PASSAGES[name][0] + hidden, PASSAGES[name][1])
-    other = GeARVectorStore.from_path(tmp_path / "poisoned", embed_model=WordEmbedding())
+    other = GeARVectorStore.from_path(tmp_path / "poisoned", embed_model=WordEmbedding(), embed_triples=True)
     other.add(list(poisoned.values()))
     assert "the moon" in obey(f"#####\n#####\n{ORDER}")  # it would
     for mode in ("sync", "async"):

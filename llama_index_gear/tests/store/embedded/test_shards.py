@@ -122,7 +122,7 @@ class TestForks:
                 done.wait()
                 return super()._get_text_embeddings(texts)
 
-        store = GeARVectorStore.from_path(tmp_path, embed_model=Slow(dimension=16))
+        store = GeARVectorStore.from_path(tmp_path, embed_model=Slow(dimension=16), embed_triples=True)
         thread = threading.Thread(target=store.add, args=([NODE],))
         thread.start()
         held.wait()
@@ -221,13 +221,15 @@ def without_collector() -> Iterator[None]:
 
 
 def open_alone(folder: Path) -> object:
-    store = GeARVectorStore.from_path(folder, embed_model=EMBED)
+    store = GeARVectorStore.from_path(folder, embed_model=EMBED, embed_triples=True)
     store.add([NODE])
     return store
 
 
 def open_tenant_store(folder: Path) -> object:
-    store = GeARVectorStore.from_path(folder, embed_model=EMBED, tenant_field="team").for_tenant("a")
+    store = GeARVectorStore.from_path(folder, embed_model=EMBED, embed_triples=True, tenant_field="team").for_tenant(
+        "a"
+    )
     store.add([NODE])
     return store
 
@@ -240,7 +242,7 @@ def open_graph(folder: Path) -> ExternalTripleStore:
 
 def make_holder_of(make: Callable[[GeARVectorStore], object]) -> Callable[[Path], object]:
     def make_holder(folder: Path) -> object:
-        store = GeARVectorStore.from_path(folder, embed_model=EMBED)
+        store = GeARVectorStore.from_path(folder, embed_model=EMBED, embed_triples=True)
         store.add([NODE])
         holder: Any = make(store)
         holder.retrieve("x")
@@ -282,7 +284,7 @@ def test_the_last_reference_closes(tmp_path: Path, name: str) -> None:
 @pytest.mark.usefixtures("without_collector")
 async def test_the_last_reference_closes_after_async_calls(tmp_path: Path) -> None:
     for _ in range(3):
-        store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+        store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, embed_triples=True)
         await store.async_add([NODE])
         assert len(await NaiveGERetriever(store).aretrieve("x")) == 1
         del store
