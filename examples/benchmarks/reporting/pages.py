@@ -17,19 +17,19 @@ OF_READER = [label for label in ROWS if label not in ("hybrid", "IRCoT, for comp
 RANKING_ROWS = {
     "hybrid": ("file", "hybrid"),
     "HippoRAG 2's PageRank": ("file", "hipporag-synonyms"),
-    "`PassageRanker` over hybrid's first 40": ("file", "ranker"),
+    "`PassageRanker`": ("file", "ranker"),
     "`GraphRetriever`": ("file", "default"),
-    "… with weights learned on other kinds of text": ("file", "left out"),
-    "… with triples by rule, without any model": ("offline", "default"),
+    "… weights of other texts": ("file", "left out"),
+    "… triples by rule": ("offline", "default"),
 }
 """Row of the encyclopaedias → kind of its triples, and the method."""
 OTHER_ROWS = {
     "dense": ("offline", "dense"),
     "BM25": ("offline", "bm25"),
     "hybrid": ("offline", "hybrid"),
-    "`PassageRanker` over hybrid's first 40": ("offline", "ranker"),
+    "`PassageRanker`": ("offline", "ranker"),
     "`GraphRetriever`": ("offline", "default"),
-    "… with weights learned on other kinds of text": ("offline", "left out"),
+    "… weights of other texts": ("offline", "left out"),
 }
 """Row of the other kinds of text → the same."""
 _MARKED = re.compile(r"(<!-- figures: ([\w -]+) -->\n).*?(<!-- /figures -->)", re.DOTALL)
@@ -60,11 +60,11 @@ def other_texts_table(results: Results) -> str:
 
 def recall_table(results: Results, names: Mapping[str, str], places: Mapping[str, tuple[str, str]]) -> str:
     """Return recall and complete questions of some sets, a column each."""
-    head, columns = ["recall@5 / @10; all found in 5 / 10, in percent"], []
+    head, columns = ["recall@5/@10 (all found)"], []
     for name, label in names.items():
         of_kinds = {kind: results.files["ranking"].get(f"{name}-{kind}", {"rows": []}) for kind in ("file", "offline")}
         size = of_kinds["offline"]
-        head.append(f"{label}: {size['questions']} questions, {size['passages']:,} passages")
+        head.append(f"{label}: {size['questions']}, {size['passages']:,}")
         columns.append(
             {
                 (kind, row["method"]): (row, size["questions"])
@@ -81,13 +81,13 @@ def format_found(found: tuple[dict[str, Any], int] | None) -> str:
     if found is None:
         return NONE
     row, questions = found
-    recalls = " / ".join(format_cell(row, cut) for cut in (5, 10))
-    return f"{recalls}; {' / '.join(format_complete(row, cut, questions) for cut in (5, 10))}"
+    recalls = "/".join(format_cell(row, cut) for cut in (5, 10))
+    return f"{recalls} ({'/'.join(format_complete(row, cut, questions) for cut in (5, 10))})"
 
 
 def reader_table(results: Results) -> str:
     """Return what a strong reader finds and answers with no call, one call, and one call a step."""
-    head = ["recall@5 / @10; calls; exact match"]
+    head = ["recall@5/@10; calls; exact match"]
     for label, name in SETS.items():
         have = results.files[name_file(name, "once")]["conditions"]
         head.append(f"{label}: {have['questions']} questions")
@@ -99,7 +99,7 @@ def reader_table(results: Results) -> str:
             if row is None:
                 cells.append(NONE)
                 continue
-            parts = [f"{row['recall@5']:.1f} / {row['recall@10']:.1f}", f"{row.get('calls', 0):.1f}"]
+            parts = [f"{row['recall@5']:.1f}/{row['recall@10']:.1f}", f"{row.get('calls', 0):.1f}"]
             if "em" in row:
                 parts.append(f"{row['em']:.1f}")
             cells.append("; ".join(parts))
