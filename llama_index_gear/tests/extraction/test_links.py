@@ -12,7 +12,14 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, TextNode
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARVectorStore, LinkTripleExtractor, MentionTripleExtractor, passage_id, read_triples
+from llama_index_gear import (
+    GeARVectorStore,
+    LinkTripleExtractor,
+    MentionTripleExtractor,
+    attach_triples,
+    passage_id,
+    read_triples,
+)
 from llama_index_gear.extraction.links import LinkedPassages, without_links
 from llama_index_gear.store.alias_rules import states_alias
 from llama_index_gear.testing import WordEmbedding
@@ -181,6 +188,38 @@ def test_hostile_links_are_bounded(name: str) -> None:
     linked = LinkTripleExtractor()(nodes)
     assert time.process_time() - start < 10  # a quarter of a second, where nothing else runs
     assert max(len(read_triples(node)) for node in linked) <= 64
+
+
+def test_links_depend_on_the_passages_alone_whatever_their_order_and_what_they_linked_to_before() -> None:
+    kinds = [
+        "[x]({}.md)",
+        "[[{}]]",
+        "[x](../{}.md#part)",
+        "{{ref}}`{}`",
+        "({})=",
+        "{}",
+        "# {}",
+        "[x][{}]",
+        "[{}]: ada.md",
+    ]
+    names = ["ada", "bob", "cid", "dee", "eve fox"]
+    for seed in range(60):
+        draw = random.Random(seed)
+
+        def write(draw: random.Random = draw) -> str:
+            return "\n\n".join(draw.choice(kinds).format(draw.choice(names)) for _ in range(draw.randrange(1, 9)))
+
+        paths = [f"{part}{name}.md" for part in ("", "sub/", "far/off/") for name in names]
+        before, after = (
+            {path: (draw.choice(names).title(), write()) for path in draw.sample(paths, draw.randrange(2, 9))}
+            for _ in range(2)
+        )
+        stale = {node.node_id: read_triples(node) for node in LinkTripleExtractor()(make(before))}
+        fresh = LinkTripleExtractor()(make(after))
+        mixed = [attach_triples(node, stale.get(node.node_id, [])) for node in make(after)]
+        draw.shuffle(mixed)
+        wanted = {node.node_id: read_triples(node) for node in fresh}
+        assert {node.node_id: read_triples(node) for node in LinkTripleExtractor()(mixed)} == wanted, seed
 
 
 def split(texts: dict[str, str], tenant: str) -> list[BaseNode]:
