@@ -57,7 +57,7 @@ _CHANGES = frozenset(
 _ORDINARY = _NO_OPENINGS | _NO_NAMES
 _ASKING = frozenset("am are can could did do does had has have is should was were would".split())
 """Verbs that begin no name behind a colon, either ("Paul Kern: Is the crane here?")."""
-_OF_LETTERS = frozenset("bcc cc date from sent subject to".split())
+_OF_LETTERS = frozenset("bcc cc date from sent subject".split())
 """What stands in front of a colon in the head of a letter, also of one that is quoted in a line."""
 _PARTING = frozenset("-→>")
 """Words that part what is said of a thing, or the entries of a menu, from what stands in front."""

@@ -244,24 +244,21 @@ def _prepare_letter(letter: bytes) -> bytes:
         payload = part.get_payload(decode=True)
         if not isinstance(payload, bytes):
             continue
-        plain, kind = payload, "text/plain"
-        if part.get_content_type() == "text/html":
-            plain, kind = _STYLE.sub(b"", payload), "text/html"
-        elif part.get_content_type() in ("text/plain", "text/markdown"):
-            plain = _drop_signature(payload) if not (name := part.get_filename()) else _show(name, payload)
+        kind, name, plain = part.get_content_type(), part.get_filename(), payload
+        if kind == "text/html":
+            plain = _STYLE.sub(b"", payload)
+        elif kind in ("text/plain", "text/markdown"):
+            plain = f"{name}:\n\n".encode("ascii", "replace") + payload if name else _drop_signature(payload)
         if plain != payload:
-            part.set_payload(plain)
             charset = part.get_content_charset("utf-8")
-            for header in ("Content-Transfer-Encoding", "Content-Disposition", "Content-Type"):
-                del part[header]
-            part["Content-Type"] = f'{kind}; charset="{charset}"'
+            part.set_payload(plain)
+            del part["Content-Transfer-Encoding"]
+            if name and kind != "text/html":
+                del part["Content-Disposition"], part["Content-Type"]
+                part["Content-Type"] = f'text/plain; charset="{charset}"'
             email.encoders.encode_base64(part)
             is_changed = True
     return message.as_bytes() if is_changed else letter
-
-
-def _show(name: str, payload: bytes) -> bytes:
-    return f"{name}:\n\n".encode() + payload
 
 
 def _drop_signature(payload: bytes) -> bytes:

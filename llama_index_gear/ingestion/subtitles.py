@@ -27,9 +27,8 @@ def read_subtitles(text: str) -> str:
         text: the file, of SubRip, WebVTT, SubStation Alpha, YouTube (SBV) or lyrics (LRC), whose lines stay.
 
     """
-    lyrics = _LYRICS.sub("", text)
     if re.match(r"\s*\[\w+:", text):
-        return lyrics.strip()
+        return _LYRICS.sub("", text).strip()
     if dialogue := _DIALOGUE.findall(text):
         cues = (f"<v {name.strip()}>{words}" if name.strip() else words for name, words in dialogue)
         text = "\n\n".join(f"0:00.0 -->\n{cue}".replace("\\N", " ") for cue in cues)
