@@ -89,8 +89,8 @@ GeARQueryEngine.query
 SEPARATE = """\
 GeARQueryEngine.query
   GeARQueryEngine._query
-    GeARRetriever.retrieve
-      GeARRetriever._retrieve
+    PaperGeARRetriever.retrieve
+      PaperGeARRetriever._retrieve
         gear.step
           WordEmbedding.get_query_embedding
           gear.base_search

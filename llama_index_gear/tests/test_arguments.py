@@ -112,7 +112,7 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
         "NaiveGERetriever": lambda **options: NaiveGERetriever(store, **options),
         "SyncGERetriever": lambda **options: SyncGERetriever(store, llm=llm, **options),
         "GeARRetriever": lambda **options: GeARRetriever(store, llm=llm, **options),
-        "PaperGeARRetriever": lambda **options: PaperGeARRetriever(SyncGERetriever(store), **options),
+        "PaperGeARRetriever": lambda **options: PaperGeARRetriever(SyncGERetriever(store, llm=llm), **options),
         "T2RAGRetriever": lambda **options: T2RAGRetriever(store, llm=llm, **options),
         "ExternalGeARRetriever": lambda **options: ExternalGeARRetriever(
             SyncGERetriever(store, llm=llm, graph=graph), **options
