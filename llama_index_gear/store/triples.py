@@ -140,8 +140,7 @@ class TripleReads(TripleGraph):
             if lacking:
                 raise ArgumentError(
                     "this method compares the vectors of triples, and the store has triples without one: call "
-                    "store.embed_stored_triples(), which makes them. GraphRetriever, and GeARRetriever with "
-                    "calls='selection', need none"
+                    "store.embed_stored_triples(), which makes them. GraphRetriever and GeARRetriever need none"
                 )
         return exists
 
@@ -270,26 +269,13 @@ class TripleReads(TripleGraph):
     def passage_triples_flow(
         self, passage_ids: Sequence[str], query: Sequence[float], limit: int | None
     ) -> Flow[list[StoredTriple]]:
-        """Fetch the triples of these passages, most similar to `query` first, at most `limit` (None: all).
-
-        Where some triples have no vector, they come by id, with score 0.
-        """
+        """Fetch the triples of these passages, most similar to `query` first, at most `limit` (None: all)."""
         if limit is not None:
             check_counts(limit=limit)
-        has_vectors = True
-        try:
-            if not passage_ids or not (yield from self._can_search_flow()):
-                return []
-        except ArgumentError:
-            has_vectors = False
+        if not passage_ids or not (yield from self._can_search_flow()):
+            return []
         self.collections.check_dimension(query, "the query's embedding")
         match_ = build_triple_filter(self.filters, must=[match_any("passage_id", passage_ids)])
-        if not has_vectors:
-            points = yield from self.collections.scroll_flow(
-                self.collections.triples, match_, payload=TRIPLE_FIELDS, vectors=False, limit=limit
-            )
-            yield from self._hide_links_flow(points)
-            return [to_stored_triple(point, 0.0) for point in points]
         if limit is None:
             counted = yield from ask(
                 QdrantCall(
@@ -334,7 +320,7 @@ class TripleReads(TripleGraph):
         """
         for limit in limits:
             check_counts(most=2**32, limit=limit)  # a limit may be as high as Qdrant takes
-        if not groups or not (yield from self._can_search_flow()):
+        if not groups or not (yield from self._can_search_flow(by_vectors=False)):
             return [[] for _ in groups]
         must = build_conditions(self.filters, under=METADATA)
 

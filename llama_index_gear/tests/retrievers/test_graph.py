@@ -187,7 +187,6 @@ def test_a_question_takes_seven_round_trips_at_most(
         text = ". ".join(" ".join(fact) for fact in facts)
         nodes.append(passage(f"p{number}", text, facts, embed_model=EMBED))
     new_store.add(nodes)
-    new_store.embed_stored_triples()
     retriever = GraphRetriever(new_store)
 
     def count_round_trips(question: str) -> int:

@@ -22,6 +22,7 @@ from llama_index_gear import (
     T2RAGRetriever,
 )
 from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.store import triple_vectors
 from llama_index_gear.store.collections import ALL, EMBEDDED_KEY, NONE, PARTIAL
 from llama_index_gear.store.schema import DENSE, match_lacking
@@ -284,8 +285,8 @@ NEEDING: dict[str, Callable[[GeARVectorStore, ScriptedLLM], Any]] = {
     "NaiveGE": lambda store, llm: NaiveGERetriever(store),
     "NaiveGE, foreign base": lambda store, llm: NaiveGERetriever(store, GraphRetriever(store)),
     "SyncGE": lambda store, llm: SyncGERetriever(store, llm=llm),
-    "separate": lambda store, llm: GeARRetriever(store, llm=llm, calls="separate"),
-    "single": lambda store, llm: GeARRetriever(store, llm=llm, calls="single"),
+    "separate": lambda store, llm: PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="separate"),
+    "single": lambda store, llm: PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"),
     "T²RAG": lambda store, llm: T2RAGRetriever(store, llm=llm),
     "T²RAG, expanding": lambda store, llm: T2RAGRetriever(store, llm=llm, search_by="passages", expand=BeamSearch()),
 }
