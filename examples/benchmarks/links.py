@@ -38,7 +38,7 @@ WIDTH = 40  # passages of a list
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Read a file of JSON lines."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+    return [json.loads(line) for line in path.read_text("utf-8").strip().split("\n") if line.strip()]
 
 
 def read_passages(data: Path) -> list[BaseNode]:

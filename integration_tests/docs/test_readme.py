@@ -20,7 +20,7 @@ from llama_index_gear.ingestion.reading_process import ReadingProcess
 README = (ROOT / "README.md").read_text("utf-8")
 PROMISES = (EXAMPLES / "guides" / "promises.md").read_text("utf-8")
 DOCS = EXAMPLES / "docs"
-QUESTION = "Where was the designer of BASIC born?"
+QUESTION = "When did the family of the designer of BASIC flee to New York?"
 
 
 def test_the_code_runs_on_a_folder_and_prints_the_chain_that_is_shown(

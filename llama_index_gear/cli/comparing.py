@@ -180,9 +180,11 @@ def _average(found: Sequence[Found], method: str, cut: int) -> float:
 
 def _show_recall(found: Sequence[Found]) -> None:
     echo(f"recall, in percent, of {count(len(found), 'question')}")
-    echo(f"{'':16}" + "".join(f"{f'at {cut}':>8}" for cut in CUTS))
+    echo(f"{'':16}" + "".join(f"{f'at {cut}':>8}" for cut in CUTS) + "".join(f"{f'all in {cut}':>11}" for cut in CUTS[1:]))
     for method in METHODS:
-        echo(f"{method:16}" + "".join(f"{_average(found, method, cut):8.1f}" for cut in CUTS))
+        recalls = "".join(f"{_average(found, method, cut):8.1f}" for cut in CUTS)
+        whole = [100 * fmean(one.recall(method, cut) == 1 for one in found) for cut in CUTS[1:]]
+        echo(f"{method:16}{recalls}" + "".join(f"{share:11.1f}" for share in whole))
     plain = max((HYBRID, DENSE), key=lambda name: _average(found, name, _VERDICT_CUT))
     gains = [one.gain(plain) for one in found]
     p_value = permutation_p_value(gains)

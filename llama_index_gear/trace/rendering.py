@@ -239,6 +239,7 @@ _WORDING = {
         format_check,
         format_fallback,
         format_shown,
+        shorten_predicate,
         format_unknown,
         format_verification,
         list_open,

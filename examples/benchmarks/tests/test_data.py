@@ -82,8 +82,8 @@ LINKED = sorted((EXAMPLES / "data" / "linked_docs").glob("*/questions.jsonl"))
 
 @pytest.mark.parametrize("path", LINKED, ids=lambda path: path.parent.name)
 def test_the_questions_of_linked_documents_name_files_that_are_there(path: Path) -> None:
-    documents = [json.loads(line) for line in (path.parent / "corpus.jsonl").read_text("utf-8").splitlines()]
-    questions = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    documents = [json.loads(line) for line in (path.parent / "corpus.jsonl").read_text("utf-8").strip().split("\n")]
+    questions = [json.loads(line) for line in path.read_text("utf-8").strip().split("\n")]
     ids = {document["id"] for document in documents}
     assert len(ids) == len(documents) and len({question["id"] for question in questions}) == len(questions) == 40
     for question in questions:

@@ -191,9 +191,8 @@ def test_the_committed_results_have_the_rows_that_the_script_makes() -> None:
 
 def test_the_table_says_who_gains(tmp_path: Path) -> None:
     clear, chance, worse = ({"points": points, "p": p} for points, p in ((2.0, 0.01), (2.0, 0.2), (-2.0, 0.01)))
-    both: dict[str, object] = {f"recall@{cut}": 50.0 for cut in ranking.CUTS} | {
-        f"complete@{cut}": 1 for cut in (5, 10)
-    }
+    both: dict[str, object] = {f"recall@{cut}": 50.0 for cut in ranking.CUTS}
+    both.update({f"complete@{cut}": 1 for cut in (5, 10)})
     gains = {f"gain@{cut}": clear for cut in ranking.CUTS} | {"gain@3": chance, "gain@5": worse}
     rows = [{"method": method, **both, **(gains if method == "default" else {})} for method in ("default", "hybrid")]
     of_set = {"questions": 4, "passages": 2, "triples": 3, "rows": rows}

@@ -31,10 +31,10 @@ def test_with_gold_ids_there_is_recall_and_a_verdict(run: Runner, docs: Path, tm
     compared = run("compare", write(tmp_path / "q.jsonl", rows), "--store", "s")
     lines = compared.out.splitlines()
     assert compared.code == 0 and lines[0] == "recall, in percent, of 2 questions"
-    assert lines[1].split() == ["at", "2", "at", "5", "at", "10"]
+    assert lines[1].split() == ["at", "2", "at", "5", "at", "10", "all", "in", "5", "all", "in", "10"]
     table = {line.split()[0]: [float(share) for share in line.split()[1:]] for line in lines[2:5]}
     assert table.keys() == {"dense", "hybrid", "GraphRetriever"}
-    assert all(row[1:] == [100.0, 100.0] for row in table.values())  # four passages: all are among the first five
+    assert all(row[1:] == [100.0] * 4 for row in table.values())  # four passages: all are among the first five
     assert "at 5: +0.0 points; better on 0, worse on 0; p = 1 (" in lines[6]
     assert lines[7] == "Too few to tell: both find as much on 2 questions. Add questions, some of them hard."
     (tmp_path / "q.json").write_text(json.dumps([{**row, "gold_passage_ids": row.pop("gold_ids")} for row in rows]))
