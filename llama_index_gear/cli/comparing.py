@@ -180,7 +180,11 @@ def _average(found: Sequence[Found], method: str, cut: int) -> float:
 
 def _show_recall(found: Sequence[Found]) -> None:
     echo(f"recall, in percent, of {count(len(found), 'question')}")
-    echo(f"{'':16}" + "".join(f"{f'at {cut}':>8}" for cut in CUTS) + "".join(f"{f'all in {cut}':>11}" for cut in CUTS[1:]))
+    echo(
+        f"{'':16}"
+        + "".join(f"{f'at {cut}':>8}" for cut in CUTS)
+        + "".join(f"{f'all in {cut}':>11}" for cut in CUTS[1:])
+    )
     for method in METHODS:
         recalls = "".join(f"{_average(found, method, cut):8.1f}" for cut in CUTS)
         whole = [100 * fmean(one.recall(method, cut) == 1 for one in found) for cut in CUTS[1:]]

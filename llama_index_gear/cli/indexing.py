@@ -21,7 +21,7 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from tqdm import tqdm
 
-from llama_index_gear import GeARTripleExtractor, MentionTripleExtractor, passage_id
+from llama_index_gear import GeARTripleExtractor, MentionTripleExtractor, attach_triples, passage_id, read_triples
 from llama_index_gear.characters import count
 from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
@@ -250,7 +250,7 @@ def plan_index(
     wanted = {id_: node for id_, node in wanted.items() if node.metadata["file"] not in refused}
     kept = {id_: stored[id_] for id_, node in wanted.items() if _read_content(node) == _read_content(stored.get(id_))}
     candidates = [
-        kept[id_] if id_ in kept and _read_record(kept[id_]) and is_model else node
+        _drop_links(kept[id_]) if id_ in kept and _read_record(kept[id_]) and is_model else node
         for id_, node in wanted.items()
         if is_model or id_ not in kept or _read_record(kept[id_])
     ]
@@ -349,6 +349,11 @@ def _take(passages: dict[str, BaseNode], nodes: list[BaseNode], reader: FolderRe
             nodes[0].metadata["file"],
             f"its passages have ids of {taken.metadata['file']!r}: rename one of the two files",
         )
+
+
+def _drop_links(node: BaseNode) -> BaseNode:
+    """Return a passage with what a model extracted alone, as the account of its extraction counts it."""
+    return attach_triples(node, without_links(read_triples(node)))
 
 
 def _read_record(node: BaseNode) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from llama_index_gear.cli.store_note import (
 )
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.extraction.accounting import EXTRACTIONS, FAILED_EXTRACTIONS, PAID_EXTRACTIONS
+from llama_index_gear.extraction.links import without_links
 from llama_index_gear.ingestion.messages import show_line
 from llama_index_gear.ingestion.regular_files import NOTE
 from llama_index_gear.nodes import read_triples
@@ -262,7 +263,8 @@ def _holds_extractions(store: GeARVectorStore) -> bool:
         return False
     if store.get_nodes(None, PAID_EXTRACTIONS, 1, with_embeddings=False):
         return True
-    return any(map(read_triples, store.get_nodes(None, FAILED_EXTRACTIONS, with_embeddings=False)))
+    failed = store.get_nodes(None, FAILED_EXTRACTIONS, with_embeddings=False)
+    return any(without_links(read_triples(node)) for node in failed)
 
 
 def _holds_store(folder: Path) -> bool:

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from llama_index.core.base.llms.types import CompletionResponse
 
-from llama_index_gear import GeARVectorStore
+from llama_index_gear import GeARVectorStore, read_triples
 from llama_index_gear.cli import extracting, models
+from llama_index_gear.extraction.links import without_links
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 Runner = Callable[..., Any]
@@ -53,7 +54,8 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Model:
 def read_predicates(folder: Path) -> set[str]:
     with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
         assert store.check().ok
-        return {triple["predicate"] for node in store.get_nodes() for triple in node.metadata["gear_triples"]}
+        triples = [triple for node in store.get_nodes() for triple in without_links(read_triples(node))]
+    return {triple.predicate for triple in triples}
 
 
 def test_a_model_extracts_what_is_new_and_tells_the_cost_before(
