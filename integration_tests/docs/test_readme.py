@@ -39,7 +39,7 @@ def test_the_code_runs_on_a_folder_and_prints_the_chain_that_is_shown(
         store: GeARVectorStore = names["store"]
         assert {node.metadata["title"] for node in store.get_nodes()} == {path.stem for path in DOCS.iterdir()}
         index = VectorStoreIndex.from_vector_store(store, embed_model=names["embed_model"])
-        plain = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=5)
+        plain = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=2)
         found = [result.metadata["title"] for result in plain.retrieve(QUESTION)]
         store.close()
     assert printed == [shown, shown]

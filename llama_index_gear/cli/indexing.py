@@ -32,7 +32,7 @@ from llama_index_gear.ingestion.messages import shorten_line, show_line
 from llama_index_gear.ingestion.origins import read_file, refuse_meeting
 from llama_index_gear.ingestion.reading_process import SECONDS
 from llama_index_gear.ingestion.stated_links import place_links
-from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay, read_triples
+from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay
 from llama_index_gear.store.schema import DENSE, match_lacking
 
 PASSAGE_TOKENS = 224

@@ -428,6 +428,8 @@ def _match_end(key: str) -> models.Filter:
 def _to_incidence(point: Any) -> Incidence:
     payload = point.payload
     try:
+        if not has_sound_entities(payload):
+            raise TypeError("its entities are no list of texts")
         return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
-    except (TypeError, KeyError) as error:
+    except (AttributeError, TypeError, KeyError) as error:
         raise make_foreign_error(point, "triple", error) from error

@@ -517,8 +517,7 @@ class StoreContract:
             (node_id, f"text {number}") for number, node_id in enumerate(ids)
         ]
         assert set(do.query("text", _DEFAULT).ids or []) == set(ids)
-        triples = do.read().passage_triples_flow(ids, _EMBED.get_query_embedding("O"), None)
-        assert {triple.passage_id for triple in triples} == set(ids)
+        assert {passage_id for passage_id, *_ in _triples(do, ids)} == set(ids)
         do.delete_nodes([ids[2]])
         assert [node.node_id for node in do.get_nodes(ids)] == [*ids[:2], *ids[3:]]
 
@@ -1796,7 +1795,8 @@ def read_averages(store: GeARVectorStore) -> dict[str, float]:
 def _triples(
     do: Driver, passage_ids: Sequence[str], filters: MetadataFilters | None = None
 ) -> set[tuple[str, str, str, str]]:
-    triples = do.read(filters).passage_triples_flow(passage_ids, _EMBED.get_query_embedding("x"), None)
+    found = do.read(filters).incident_flow([((), [passage_id]) for passage_id in passage_ids], [100] * len(passage_ids))
+    triples = do.read(filters).fetch_triples_flow([triple.id for of_one in found for triple in of_one]).values()
     assert all(triple.id == triple.triple.id(triple.passage_id) for triple in triples)
     return {
         (triple.passage_id, triple.triple.subject, triple.triple.predicate, triple.triple.object) for triple in triples

@@ -102,7 +102,7 @@ def test_a_point_that_holds_no_triple_is_refused_and_named(
         return
     assert report.outdated == ("p",) and not report.foreign, "it says whose it is: a triple that p does not state"
     with pytest.raises(StoreError, match=rf"point '{FOREIGN}' holds no triple"):
-        read(store).passage_triples_flow(["p"], VECTOR, None)
+        read(store).fetch_triples_flow([FOREIGN])
     assert store.repair().ok and FOREIGN not in contents(store)[store.triple_collection_name]
 
 

@@ -788,6 +788,7 @@ def test_payload_indexes_are_made_on_both_collections(tmp_path: Path) -> None:
     store = GeARVectorStore.from_path(
         tmp_path,
         embed_model=EMBED,
+        embed_triples=True,
         collection_settings=CollectionSettings(payload_indexes=[{"field_name": "year", "field_schema": "integer"}]),
     )
     store.add([passage("p", "x", [("A", "is", "B")], metadata={"year": 3})])
@@ -1096,7 +1097,7 @@ class Noted:
 
 async def test_async_methods_leave_the_event_loop_free() -> None:
     client = Noted(QdrantClient(":memory:"))
-    store = GeARVectorStore(client=client, embed_model=EMBED)  # type: ignore[arg-type]
+    store = GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True)  # type: ignore[arg-type]
     calls: dict[str, Callable[[], Any]] = {
         "async_add": lambda: store.async_add([passage("p", "x", [("A", "is", "B")], document="d")]),
         "aquery": lambda: store.aquery(make_query("x")),
@@ -1231,10 +1232,10 @@ def test_pipelines_and_indexes_delete_documents_that_were_never_split(make_store
 def test_a_collection_without_triples_has_an_answer_to_everything() -> None:
     """Every request has an answer in a collection that LlamaIndex's own Qdrant store made."""
     client = QdrantClient(":memory:")
-    store = GeARVectorStore(client=client, embed_model=EMBED)
+    store = GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True)
     store.add([passage("p", "x", [("A", "is", "B")])])
     client.delete_collection(store.triple_collection_name)
-    opened = GeARVectorStore(client=client, embed_model=EMBED)
+    opened = GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True)
     vector = EMBED.get_query_embedding("A")
     known = Triple("A", "is", "B").id("p")
     assert read(opened).passage_triples_flow(["p"], vector, None) == []
