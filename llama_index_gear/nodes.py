@@ -33,6 +33,10 @@ RANKS_KEY = "gear_ranks"
 REASONS_KEY = "gear_reasons"
 """Metadata key of a passage that was ranked in a pool: what placed it, `[{"signal", "share", "reason"}, …]`."""
 _EXPLANATION_KEYS = (CHAIN_KEY, RANKS_KEY, REASONS_KEY)
+LINKS, MENTIONS, STATES = "links to", "mentions", "says its head, of"
+"""Ends of the predicates that are made of links and known names: “the sentence” links to."""
+_MADE = re.compile(rf"“.*” (?:{LINKS}|{MENTIONS}|{STATES})")
+"""Matches these predicates, and no other extractor's."""
 DOC_KEYS = ("doc_id", "document_id", "ref_doc_id")
 """Keys under which LlamaIndex's own vector stores write a passage's document ("None" if there is none)."""
 
@@ -242,6 +246,16 @@ def read_triples(node: BaseNode) -> list[Triple]:
     return list(dict.fromkeys([*_read_own_triples(node), *_read_property_graph(node)]))
 
 
+def is_link(triple: Triple) -> bool:
+    """Return True if a triple is made of a link or a known name."""
+    return _MADE.fullmatch(triple.predicate) is not None
+
+
+def without_links(triples: Iterable[Triple]) -> list[Triple]:
+    """Return the triples that are not made of links and known names."""
+    return [triple for triple in triples if not is_link(triple)]
+
+
 def _read_own_triples(node: BaseNode) -> list[Triple]:
     entries = node.metadata.get(TRIPLES_KEY) or []
     if not isinstance(entries, list | tuple):
@@ -398,11 +412,12 @@ def with_record(node: BaseNode, triples: Sequence[Triple], record: ExtractionRec
 def must_stay(stored: BaseNode, node: BaseNode) -> bool:
     """Return True if a new extraction may not replace the stored one: its triples were paid for.
 
-    An extraction that failed replaces one of the same text only if it has triples itself, or the stored one has none.
-    Where no call was made any more, nothing is replaced.
+    An extraction that failed replaces one of the same text only if it has triples itself, or the stored one has none;
+    those of links don't count. Where no call was made any more, nothing is replaced.
     """
     record = record_of(node)
     is_same = stored.get_content(MetadataMode.NONE) == node.get_content(MetadataMode.NONE)
     if record is None or not record.outcome.failure or not is_same:
         return False
-    return record.outcome.is_left_out or bool(read_triples(stored) and not read_triples(node))
+    paid, new = without_links(read_triples(stored)), without_links(read_triples(node))
+    return record.outcome.is_left_out or bool(paid and not new)

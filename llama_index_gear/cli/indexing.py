@@ -25,14 +25,14 @@ from llama_index_gear import GeARTripleExtractor, MentionTripleExtractor, attach
 from llama_index_gear.characters import count
 from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
-from llama_index_gear.extraction.links import DeadLink, LinkedPassages, relink, without_links
+from llama_index_gear.extraction.links import DeadLink, LinkedPassages, relink
 from llama_index_gear.extraction.sentences import split_pieces
 from llama_index_gear.ingestion.files import FolderReader
 from llama_index_gear.ingestion.messages import shorten_line, show_line
 from llama_index_gear.ingestion.origins import read_file, refuse_meeting
 from llama_index_gear.ingestion.reading_process import SECONDS
 from llama_index_gear.ingestion.stated_links import place_links
-from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay
+from llama_index_gear.nodes import EXTRACTION_KEY, has_failed, must_stay, without_links
 from llama_index_gear.store.schema import DENSE, match_lacking
 
 PASSAGE_TOKENS = 224
@@ -120,7 +120,8 @@ class IndexPlan:
         for start in range(0, len(self.gone), _DELETED_AT_ONCE):
             self.store.delete_nodes(self.gone[start : start + _DELETED_AT_ONCE])
         written, ledger = 0, ExtractionLedger()
-        relinked = self._find_relinked()
+        others = self.kept.keys() - {node.node_id for node in self.candidates}
+        relinked = self._relink([self.kept[id_] for id_ in sorted(others)])
         total = len(self.candidates) + len(relinked)
         with tqdm(total=total, desc="Storing passages", unit="passage", disable=not total) as bar:
             turns = self.store.turns
@@ -134,34 +135,29 @@ class IndexPlan:
                     self._look_again(extracted)
                     extracted = self._leave_out_refused(extracted)
                 ledger += ExtractionLedger.of([node for node in extracted if _read_record(node)])
-                changed = [linked for node in extracted if (linked := self._link(node)) is not None]
+                stored = [self.kept[node.node_id] for node in extracted if self._may_stay(node)]
+                again = self._relink(stored)
+                relinked += again
+                ids = {node.node_id for node in stored}
+                changed = [self.linked.attach(node) for node in extracted if node.node_id not in ids]
                 if changed:
                     self.store.add(self.store.embed_model(changed))
                 written += len(changed)
-                bar.update(len(nodes))
+                bar.update(len(nodes) - len(again))
             for start in range(0, len(relinked), _BATCH):
-                ids = list(relinked)[start : start + _BATCH]
+                batch = relinked[start : start + _BATCH]
                 self.store.pass_turn()
-                stored = self.store.get_nodes(ids)
-                written += len(self.store.add(relink(stored, relinked), if_unchanged_since=stored))
-                bar.update(len(ids))
+                written += relink(self.store, batch)
+                bar.update(len(batch))
         files = {node.metadata["file"] for node in self.wanted.values()}
         skipped, failed = self.reader.skipped, self.reader.failed
         counts = len(files), len(self.wanted), written, len(self.gone), skipped, failed, len(self.reader.unread)
         return IndexReport(*counts, self.linked.number, self.dead_links, *self._count_triples(), ledger)
 
-    def _find_relinked(self) -> dict[str, BaseNode]:
-        """Return the stored passages whose text stays, and whose links lead elsewhere now, by id."""
-        others = self.kept.keys() - {node.node_id for node in self.candidates}
-        linked = {id_: self.linked.attach(self.kept[id_]) for id_ in sorted(others)}
-        return {id_: node for id_, node in linked.items() if node is not self.kept[id_]}
-
-    def _link(self, node: BaseNode) -> BaseNode | None:
-        """Return what is to be stored of a passage, with its links; None if the store has that."""
-        stored = self.kept.get(node.node_id)
-        base = stored if stored is not None and self._may_stay(node, stored) else node
-        linked = self.linked.attach(base)
-        return None if linked is stored else linked
+    def _relink(self, stored: Sequence[BaseNode]) -> list[tuple[BaseNode, BaseNode]]:
+        """Return those of stored passages whose links lead elsewhere now, each beside what it is to be."""
+        linked = [(node, self.linked.attach(node)) for node in stored]
+        return [(old, new) for old, new in linked if new is not old]
 
     def _count_triples(self) -> tuple[int, int]:
         """Count the triples of the store, and those that have a vector."""
@@ -196,9 +192,11 @@ class IndexPlan:
             if _read_content(node) == _read_content(stored.get(id_)):
                 self.kept[id_] = stored[id_]
 
-    @staticmethod
-    def _may_stay(node: BaseNode, stored: BaseNode) -> bool:
+    def _may_stay(self, node: BaseNode) -> bool:
         """Return True if the store has a passage with these triples, or with others that must stay."""
+        stored = self.kept.get(node.node_id)
+        if stored is None:
+            return False
         is_same = without_links(read_triples(stored)) == without_links(read_triples(node))
         return (has_failed(node) and is_same) or bool(_read_record(node).get("reused")) or must_stay(stored, node)
 
@@ -272,7 +270,7 @@ def _exists(link: DeadLink, folder: Path, names: Container[str]) -> bool:
     path = unquote(link.target.partition("#")[0].partition("?")[0])
     beside = (folder / PurePosixPath(link.path).parent / path.lstrip("/"), folder / path.lstrip("/"))
     try:
-        return PurePosixPath(path).name in names or any(place.exists() for place in beside)
+        return (link.is_name and PurePosixPath(path).name in names) or any(place.exists() for place in beside)
     except (OSError, ValueError):  # no name of a file
         return False
 

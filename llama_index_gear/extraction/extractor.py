@@ -38,7 +38,7 @@ from llama_index_gear.extraction.serialization import (
 from llama_index_gear.flow import arun, run_coroutine
 from llama_index_gear.llm.client import ModelNotes, offers_functions
 from llama_index_gear.llm.prompting import check_prompt
-from llama_index_gear.nodes import must_stay
+from llama_index_gear.nodes import attach_triples, is_link, must_stay, read_triples, without_links
 from llama_index_gear.store.tenancy import Tenancy
 
 _PAGE = 1024
@@ -290,7 +290,7 @@ class GeARTripleExtractor(TransformComponent):
         """Extract the failed passages of a store again, and store the results call by call.
 
         A passage that is edited or deleted meanwhile is left as it then is. One that fails again keeps the triples that
-        it has. Repeating a killed run costs only the calls that were under way.
+        it has; all keep those of their links. Repeating a killed run costs only the calls that were under way.
 
         Args:
             vector_store: a `GeARVectorStore`. A store with tenants is passed tenant by tenant: `store.for_tenant(…)`.
@@ -308,7 +308,11 @@ class GeARTripleExtractor(TransformComponent):
         """`retry_failed`, without blocking the event loop."""
 
         async def store(before: Sequence[BaseNode], after: Sequence[BaseNode]) -> None:
-            changed = [node for node, stored in zip(after, before, strict=True) if not must_stay(stored, node)]
+            changed = [
+                attach_triples(node, [*without_links(read_triples(node)), *filter(is_link, read_triples(stored))])
+                for node, stored in zip(after, before, strict=True)
+                if not must_stay(stored, node)
+            ]
             if changed:
                 await vector_store.async_add(changed, if_unchanged_since=before)
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol
 
@@ -18,12 +18,9 @@ from llama_index_gear.extraction.headings import Sections
 from llama_index_gear.extraction.inline import Link
 from llama_index_gear.extraction.pages import MAX_TARGET, Page, Pages, Target, find_path, fold
 from llama_index_gear.extraction.sentences import Form, Sentence, split_sentences
-from llama_index_gear.nodes import attach_triples, read_triples
+from llama_index_gear.nodes import LINKS, MENTIONS, STATES, attach_triples, read_triples, without_links
 from llama_index_gear.triple import Triple, entity_key
 
-_LINKS, _MENTIONS, _STATES = "links to", "mentions", "says its head, of"
-_MADE = re.compile(rf"“.*” (?:{_LINKS}|{_MENTIONS}|{_STATES})")
-"""Matches the predicates of what is made here, and no other extractor's."""
 _MAY_LINK = re.compile(r"\]\(|\]\[|\[\[|\}`|:`|xref:|link:|<a\s", re.IGNORECASE)
 """Matches what a text with a link has."""
 _ANCHOR = re.compile(r"<a\s([^<>]{1,4000})>", re.IGNORECASE)
@@ -51,12 +48,16 @@ class PassageStore(Protocol):
 
 
 class DeadLink(NamedTuple):
-    """A link that leads nowhere: the passage that has it, the place in its text, its document, and its target."""
+    """A link that leads nowhere: the passage that has it, the place in its text, its document, and its target.
+
+    `is_name` says that any document of that name is meant, wherever it stands.
+    """
 
     node_id: str
     place: int
     path: str
     target: str
+    is_name: bool
 
 
 class _Found(NamedTuple):
@@ -92,18 +93,20 @@ class LinkedPassages:
         found = [link for node in nodes for link in self._read(node, stated.get(node.node_id, ()))]
         linking: defaultdict[Page, set[Page]] = defaultdict(set)
         origins = {node.node_id: self._pages.get(node) for node in nodes}
-        links = [link for link in found if link.verb == _LINKS]
+        links = [link for link in found if link.verb == LINKS]
         self.number = len({(origins[link.node_id], link.sentence, link.target) for link in links})
         for link in links:
             linking[link.target.page].add(origins[link.node_id])
         most = max(_LEAST_LINKING - 1, (len(set(origins.values())) - 1) / 2)
         self._triples: defaultdict[str, dict[Triple, None]] = defaultdict(dict)
-        for link in found:
-            if link.verb != _LINKS or len(linking[link.target.page]) <= most:
-                self._triples[link.node_id] |= dict.fromkeys(_write(link))
+        kept = [link for link in links if len(linking[link.target.page]) <= most]
+        linked = {(link.node_id, link.target.page) for link in kept}
+        mentions = [name for name in found if name.verb != LINKS and (name.node_id, name.target.page) not in linked]
+        for link in (*kept, *mentions):
+            self._triples[link.node_id] |= dict.fromkeys(_write(link))
         for page, node_id in self._pages.list_first():
             for alias in page.aliases:
-                says = f"“{page.title}, also known as {alias}” {_STATES}"
+                says = f"“{page.title}, also known as {alias}” {STATES}"
                 self._triples[node_id][Triple(page.title, says, alias)] = None
 
     def attach(self, node: BaseNode, most: int = MAX_TRIPLES) -> BaseNode:
@@ -120,7 +123,7 @@ class LinkedPassages:
         wanted = [
             triple
             for triple in self._triples.get(node.node_id, ())
-            if not (triple.predicate.endswith(_MENTIONS) and entity_key(triple.object) in named)
+            if not (triple.predicate.endswith(MENTIONS) and entity_key(triple.object) in named)
         ]
         triples = list(dict.fromkeys([*others, *wanted[:most]]))
         return node if triples == stored else attach_triples(node, triples)
@@ -164,18 +167,19 @@ class LinkedPassages:
             sentence, subject = sentences[max(bisect_right(starts, link.start) - 1, 0)]
             target = None if sentence.form is Form.CODE else self._resolve(link, page, node.node_id)
             if target is not None and target.page is not page:
-                yield _Found(node.node_id, subject, _cut(sentence, link), _LINKS, target)
+                yield _Found(node.node_id, subject, _cut(sentence, link), LINKS, target)
         for sentence, subject in sentences if known else ():
             words = f" {fold(' '.join(sentence.words))} " if sentence.form is not Form.CODE else ""
             for other in dict.fromkeys(page for key, page in known.items() if f" {key} " in words):
                 said = _cut(sentence, Link("", "", sentence.start, sentence.start))
-                yield _Found(node.node_id, subject, said, _MENTIONS, Target(other, other.title))
+                yield _Found(node.node_id, subject, said, MENTIONS, Target(other, other.title))
 
     def _resolve(self, link: Link, page: Page, node_id: str) -> Target | None:
         """Return the target of a link; note it if it has none."""
         target = self._pages.resolve(link, page)
         if target is None and (path := find_path(link)):
-            self.dead.append(DeadLink(node_id, link.start, page.path, path))
+            is_name = link.address.startswith("wiki:") or "/" not in path
+            self.dead.append(DeadLink(node_id, link.start, page.path, path, is_name))
         return target
 
     def _find_links(
@@ -249,8 +253,8 @@ class LinkTripleExtractor(TransformComponent):
     that more than half of all link to, and five at least, stands in a menu: such links are left out.
 
     A passage that has another document's title or name as a whole word, in any letter case, mentions it: (what the
-    passage is about, “the sentence” mentions, what that document is about). A name of one word that more than five of
-    all passages have, and more than a fiftieth of them, is a common word.
+    passage is about, “the sentence” mentions, what that document is about), unless it links to it. A name of one word
+    that more than five of all passages have, and more than a fiftieth of them, is a common word.
 
     Only the documents of one call are known. Where documents come one by one, call `update(store)` after each change.
     """
@@ -279,12 +283,12 @@ class LinkTripleExtractor(TransformComponent):
         """Return the nodes, those with links as copies with their triples, in place of those of links they had."""
         by_tenant: defaultdict[Any, list[BaseNode]] = defaultdict(list)
         for node in nodes:
-            by_tenant[node.metadata.get(self.tenant_key) if self.tenant_key else None].append(node)
-        attached: dict[str, BaseNode] = {}
-        for of_tenant in by_tenant.values():
-            linked = LinkedPassages(of_tenant, self.title_key, self.link_keys)
-            attached |= {node.node_id: linked.attach(node, self.max_triples_per_passage) for node in of_tenant}
-        return [attached[node.node_id] for node in nodes]
+            by_tenant[self._tenant_of(node)].append(node)
+        linked = {of: LinkedPassages(its, self.title_key, self.link_keys) for of, its in by_tenant.items()}
+        return [linked[self._tenant_of(node)].attach(node, self.max_triples_per_passage) for node in nodes]
+
+    def _tenant_of(self, node: BaseNode) -> Any:
+        return node.metadata.get(self.tenant_key) if self.tenant_key else None
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Find links in a thread, without blocking the event loop."""
@@ -301,24 +305,19 @@ class LinkTripleExtractor(TransformComponent):
 
         """
         nodes = store.get_nodes(with_embeddings=False)
-        linked = self(nodes)
-        changed = {new.node_id: new for old, new in zip(nodes, linked, strict=True) if new is not old}
-        ids = list(changed)
-        for start in range(0, len(ids), _BATCH):
-            stored = store.get_nodes(ids[start : start + _BATCH])
-            store.add(relink(stored, changed), if_unchanged_since=stored)
-        return len(changed)
+        changed = [(old, new) for old, new in zip(nodes, self(nodes), strict=True) if new is not old]
+        batches = [changed[start : start + _BATCH] for start in range(0, len(changed), _BATCH)]
+        return sum(relink(store, batch) for batch in batches)
 
 
-def relink(stored: Sequence[BaseNode], changed: Mapping[str, BaseNode]) -> list[BaseNode]:
-    """Return passages as changed, with the embeddings that are stored, those left out that were stored otherwise."""
-    return [
-        changed[node.node_id].model_copy(update={"embedding": node.embedding})
-        for node in stored
-        if node.get_content(MetadataMode.NONE) == changed[node.node_id].get_content(MetadataMode.NONE)
-    ]
+def relink(store: PassageStore, changed: Sequence[tuple[BaseNode, BaseNode]]) -> int:
+    """Write passages whose links changed, with the embeddings that are stored; return the number of those written.
 
+    Args:
+        store: the store.
+        changed: each passage as it was read, and with its links. One that others changed since is left as it is.
 
-def without_links(triples: Iterable[Triple]) -> list[Triple]:
-    """Return the triples that are not made of links and known names."""
-    return [triple for triple in triples if not _MADE.fullmatch(triple.predicate)]
+    """
+    vectors = {node.node_id: node.embedding for node in store.get_nodes([old.node_id for old, _ in changed])}
+    nodes = [new.model_copy(update={"embedding": vectors[new.node_id]}) for _, new in changed if new.node_id in vectors]
+    return len(store.add(nodes, if_unchanged_since=[old for old, _ in changed]))

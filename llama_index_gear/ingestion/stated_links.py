@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from email.message import Message
 from email.parser import BytesHeaderParser
 from html import unescape
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ _TAG = re.compile(r"<[^<>]*>")
 _ID = re.compile(r"<[^<>\s]{1,500}>")
 _MOST_WORDS = 500  # characters of a link's words, with tags
 _MOST = 1_000  # links of a document
+_MOST_TRIED = 2_000  # links within a site whose words are looked for
 
 
 def read_links(path: Path, text: str) -> dict[str, Any]:
@@ -52,15 +54,22 @@ def read_links(path: Path, text: str) -> dict[str, Any]:
 def _read_anchors(source: str, text: str) -> list[list[str]]:
     links: dict[tuple[str, str], None] = {}
     folded = f" {fold(text)} "
-    for match in _ANCHOR.finditer(source):
-        target = unescape(match[1] or match[2] or match[3] or "").strip()
+    for target, match in islice(_find_anchors(source), _MOST_TRIED):
         end = source.find("</a", match.end(), match.end() + _MOST_WORDS)
         words = " ".join(unescape(_TAG.sub("", source[match.end() : end])).split()) if end > 0 else ""
-        if words and f" {fold(words)} " in folded and is_whole(words + target) and not re.match(r"\w+:|//|#", target):
+        if words and f" {fold(words)} " in folded and is_whole(words + target):
             links[words, target] = None
             if len(links) == _MOST:
                 break
     return [list(link) for link in links]
+
+
+def _find_anchors(source: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Find the links within a site."""
+    for match in _ANCHOR.finditer(source):
+        target = unescape(match[1] or match[2] or match[3] or "").strip()
+        if not re.match(r"\w+:|//|#", target):
+            yield target, match
 
 
 def _read_header(header: Message) -> dict[str, Any]:

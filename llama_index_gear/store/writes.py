@@ -27,7 +27,7 @@ from llama_index_gear.errors import (
     check_vector,
 )
 from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, RunFunction, ask
-from llama_index_gear.nodes import ONE_NODE, has_failed, must_stay, read_triples
+from llama_index_gear.nodes import ONE_NODE, has_failed, must_stay, read_triples, without_links
 from llama_index_gear.store.aliases import LinkChanges, index_linked, list_tenant_fields, match_linked
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.collections import (
@@ -257,11 +257,14 @@ class StoreWrites:
         return {node.node_id for node in batch} - kept
 
     def _keep_triples_flow(self, batch: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]]) -> Flow[None]:
-        """Have passages whose extraction failed keep the triples that the store has of their texts."""
-        failed = {node.node_id: node for node in batch if has_failed(node) and not triples_by_node[node.node_id]}
+        """Have passages whose extraction failed keep the triples that the store has of their texts, not of links."""
+        lacking = [node for node in batch if has_failed(node) and not without_links(triples_by_node[node.node_id])]
+        failed = {node.node_id: node for node in lacking}
         stored = (yield from self.reads.get_flow(list(failed), vectors=False)) if failed else []
-        kept = {node.node_id: read_triples(node) for node in stored if must_stay(node, failed[node.node_id])}
-        triples_by_node.update(kept)
+        for node in stored:
+            if must_stay(node, failed[node.node_id]):
+                links = triples_by_node[node.node_id]
+                triples_by_node[node.node_id] = [*without_links(read_triples(node)), *links]
 
     def _write_locked_flow(self, batch: Sequence[BaseNode], call: _Call) -> Flow[set[str]]:
         """Write passages until none is lost to another writer; return the ids of those that were left as they are.

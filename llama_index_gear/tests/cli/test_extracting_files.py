@@ -17,7 +17,7 @@ from llama_index.core.base.llms.types import CompletionResponse
 
 from llama_index_gear import GeARVectorStore, read_triples
 from llama_index_gear.cli import extracting, models
-from llama_index_gear.extraction.links import without_links
+from llama_index_gear.nodes import without_links
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 Runner = Callable[..., Any]
@@ -135,6 +135,22 @@ def test_a_failed_call_and_a_ceiling_leave_the_triples_that_are_there(
     (docs / "Lego.txt").write_text("Lego makes bricks.")
     model.answers = 0
     assert "1 new or changed" in run(*index, "--llm", "any").out, "a text that changed has no use for old triples"
+
+
+def test_a_passage_whose_links_alone_changed_costs_no_call_and_no_embedding(
+    run: Runner, tmp_path: Path, model: Model, embedding: Any
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "yard.md").write_text("Grease is kept in [[crane]] all year.", "utf-8")
+    (tmp_path / "docs" / "crane.md").write_text("# North Crane\n\nIt is tall.", "utf-8")
+    run("index", "docs", "--store", "s", "--llm", "any")
+    embedding.embedded, model.calls = 0, 0
+    (tmp_path / "docs" / "crane.md").write_text("# South Crane\n\nIt is tall.", "utf-8")
+    assert "2 new or changed" in run("index", "docs", "--store", "s", "--llm", "any").out
+    assert model.calls == embedding.embedded == 1
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+        triples = [triple for node in store.get_nodes(["yard.md-0"]) for triple in read_triples(node)]
+    assert [triple.object for triple in triples] == ["year.", "South Crane"]
 
 
 def test_a_schema_that_refuses_most_is_told_of(run: Runner, docs: Path, model: Model) -> None:

@@ -58,6 +58,18 @@ def test_links_are_counted_and_those_that_lead_nowhere_are_named(run: Runner, fo
     assert read_links(folder.parent / "s") == {"sub/yard.md-0": ["The crane"]}
 
 
+def test_a_file_of_that_name_elsewhere_is_no_target_of_a_path(run: Runner, folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "plan.png").write_bytes(b"\x89PNG\r\n\x1a\n\xff")
+    (folder / "a.md").write_text(
+        "See [it](old/plan.png), [it](plan.png), [[x/plan.png|it]], [it](sub/plan.png).", "utf-8"
+    )
+    ran = run("index", "docs", "--store", "s")
+    assert [line for line in ran.err.splitlines() if line.startswith("dead link")] == [
+        "dead link: a.md:1: old/plan.png"
+    ]
+
+
 def test_a_target_that_moves_is_followed_and_only_what_changes_is_written(
     run: Runner, folder: Path, embedding: Any
 ) -> None:

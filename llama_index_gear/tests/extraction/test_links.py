@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,16 +15,19 @@ from llama_index.core.schema import BaseNode, Document, TextNode
 from qdrant_client import QdrantClient
 
 from llama_index_gear import (
+    GeARTripleExtractor,
     GeARVectorStore,
     LinkTripleExtractor,
     MentionTripleExtractor,
+    Triple,
     attach_triples,
     passage_id,
     read_triples,
 )
-from llama_index_gear.extraction.links import LinkedPassages, without_links
+from llama_index_gear.extraction.links import LinkedPassages
+from llama_index_gear.nodes import without_links
 from llama_index_gear.store.alias_rules import states_alias
-from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 TARGETS = {
     "crane.md": ("North Crane", "---\naliases: [Old Lady, 'hoist']\n---\n# North Crane\n\nIt is tall.\n"),
@@ -155,6 +160,21 @@ def test_links_are_put_behind_other_triples_and_in_place_of_earlier_ones() -> No
     assert LinkTripleExtractor.from_dict(extractor.to_dict()) == extractor
 
 
+def test_a_passage_that_links_to_a_page_does_not_mention_it_too() -> None:
+    text = "Nora Blum builds it. See [her](people/nora-blum.md), or North Crane."
+    linked = LinkTripleExtractor()(make({**TARGETS, "a.md": ("Yard", text)}))
+    assert [triple.text for triple in read_triples(linked[-1])] == [
+        "Yard “See her, or North Crane.” links to Nora Blum",
+        "Yard “See her, or North Crane.” mentions North Crane",
+    ]
+
+
+def test_passages_of_one_id_stay_apart() -> None:
+    nodes = make({"b.md": ("Bob", "x"), "a.md": ("A", "See [[Bob]].")})
+    nodes += [nodes[1].model_copy(update={"text": "Other words."})]
+    assert [node.get_content() for node in LinkTripleExtractor()(nodes)] == ["x", "See [[Bob]].", "Other words."]
+
+
 def test_no_link_leads_to_another_tenant() -> None:
     one = make({"a.md": ("A", "See [b](b.md)."), "b.md": ("B of one", "x")}, tenant="one")
     two = make({"a.md": ("A", "See [b](b.md) and [c](c.md)."), "b.md": ("B of two", "x")}, tenant="two")
@@ -263,6 +283,55 @@ def test_whatever_the_history_of_two_tenants_the_end_equals_a_fresh_store(seed: 
             fresh = LinkTripleExtractor()(split(own, tenant))
             assert read(store.for_tenant(tenant)) == {node.node_id: set(read_triples(node)) for node in fresh}
         assert store.check().ok
+
+
+def answer(prompt: str) -> str:
+    return json.dumps({"entities": [], "triples": [["Ada", "oils", "the winch"]]})
+
+
+def refuse(prompt: str) -> str:
+    raise ValueError("the model is ill")
+
+
+def test_facts_that_were_paid_for_stay_beside_new_links_and_links_beside_facts_that_are_retried() -> None:
+    def extract(model: Any, text: str) -> dict[str, list[str]]:
+        nodes = [TextNode(id_=name, text=text, metadata={"title": name}) for name in ("Bob", "Cid")]
+        nodes += [TextNode(id_="Ada", text="See [[Bob]].", metadata={"title": "Ada"})]
+        extractors = [GeARTripleExtractor(ScriptedLLM(otherwise=model), max_retries=0), LinkTripleExtractor()]
+        store.add(run_transformations(nodes, [*extractors, WordEmbedding()]))
+        return read_objects()
+
+    def read_objects() -> dict[str, list[str]]:
+        return {node.node_id: [triple.object for triple in read_triples(node)] for node in store.get_nodes()}
+
+    with GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding()) as store:
+        assert extract(answer, "Words.")["Ada"] == ["the winch", "Bob"]
+        found = extract(refuse, "Words of [[Cid]].")
+        assert found == {"Ada": ["the winch", "Bob"], "Bob": ["Cid"], "Cid": []}
+        assert not GeARTripleExtractor(ScriptedLLM(otherwise=answer)).retry_failed(store).failures
+        assert read_objects() == {"Ada": ["the winch", "Bob"], "Bob": ["the winch", "Cid"], "Cid": ["the winch"]}
+
+
+def test_an_update_leaves_what_another_writer_changed_since_it_read() -> None:
+    class Beside:
+        """The store, beside which another writer changes a passage as soon as all are read."""
+
+        def get_nodes(self, node_ids: list[str] | None = None, *, with_embeddings: bool = True) -> list[BaseNode]:
+            found = store.get_nodes(node_ids, with_embeddings=with_embeddings)
+            if node_ids is None:
+                store.add([attach_triples(node, [theirs]) for node in store.get_nodes(["a.md-0"])])
+            return found
+
+        def add(self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode]) -> list[str]:
+            return store.add(nodes, if_unchanged_since=if_unchanged_since)
+
+    theirs = Triple("Their", "own", "fact")
+    with GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding()) as store:
+        files = {"a.md": ("A", "See [[b]]."), "b.md": ("B", "x"), "c.md": ("C", "See [[b]].")}
+        store.add(WordEmbedding()(make(files)))
+        assert LinkTripleExtractor().update(Beside()) == 1
+        assert {id_: len(triples) for id_, triples in read(store).items()} == {"a.md-0": 1, "b.md-0": 0, "c.md-0": 1}
+        assert read(store)["a.md-0"] == {theirs}
 
 
 def test_what_is_linked_counts_each_link_once_and_names_those_that_lead_nowhere() -> None:
