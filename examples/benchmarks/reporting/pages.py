@@ -32,7 +32,7 @@ OTHER_ROWS = {
     "… weights of other texts": ("offline", "left out"),
 }
 """Row of the other kinds of text → the same."""
-_MARKED = re.compile(r"(<!-- figures: ([\w -]+) -->\n).*?(<!-- /figures -->)", re.DOTALL)
+_MARKED = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- /figures -->)", re.DOTALL)
 
 
 def fill(text: str, results: Results) -> str:
@@ -134,7 +134,7 @@ def names_table(_: Results) -> str:
 
 BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "ranking": ranking_table,
-    "other texts": other_texts_table,
+    "other-texts": other_texts_table,
     "reader": reader_table,
     "scale": scale_table,
     "names": names_table,

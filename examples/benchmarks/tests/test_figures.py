@@ -13,7 +13,8 @@ from reporting.pages import BLOCKS, fill, remove_figures
 from reporting.results import EMBED, LLM_FILE, SELECTION_FILE, SHARED_FILES, Results
 from repository import BENCHMARKS
 
-from llama_index_gear import GeARRetriever, MentionTripleExtractor, T2RAGRetriever
+from llama_index_gear import MentionTripleExtractor, T2RAGRetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 
 CUTS = (5, 10, 15)
 RESULTS = Results(BENCHMARKS / "results")
@@ -43,7 +44,7 @@ def test_no_figure_of_a_result_is_written_by_hand(name: str) -> None:
 def test_a_changed_figure_would_be_made_anew() -> None:
     page = PAGES["README"]
     changed, count = re.subn(r"^\| hybrid \| .*$", "| hybrid | 99.9 |", page, flags=re.MULTILINE)
-    assert count == 1 and fill(changed, RESULTS) == page
+    assert count == 2 and fill(changed, RESULTS) == page
 
 
 def select_beyond_chance(file: str, method: str, against: str = "") -> dict[int, float]:
@@ -196,7 +197,7 @@ def test_the_sizes_that_were_measured() -> None:
 
 
 def test_the_figures_in_a_docstring_are_committed_results() -> None:
-    said = " ".join(str(GeARRetriever.__doc__).split())
+    said = " ".join(str(PaperGeARRetriever.__doc__).split())
     file = "musique_train-minilm-sweeps"
     for name, words in (
         ("hybrid+gear", "in one step, R@5/10/15 is"),

@@ -13,7 +13,7 @@ ROOMS = {
     "baselines": set[str](),
     "reporting": set[str](),
     "harness": {"baselines"},
-    COMMANDS: {"harness", "reporting"},
+    COMMANDS: {"baselines", "harness", "reporting"},
 }
 TESTS = BENCHMARKS / "tests"
 FILES = [path for path in BENCHMARKS.rglob("*.py") if not path.is_relative_to(TESTS)]
