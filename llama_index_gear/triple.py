@@ -120,7 +120,7 @@ class StoredTriple:
         id: UUID of the triple's point.
         triple: the fact.
         passage_id: node id of the one passage that states it (GeAR §3); empty in an external graph.
-        score: cosine of the query's embedding and the triple's, from -1 to 1.
+        score: cosine of the query's embedding and the triple's, from -1 to 1; BM25's score, if it was found by words.
         entities: keys of its two ends, or an external graph's identifiers. Triples that share one are neighbors.
             Default: the triple's own keys.
         aliases: links of its ends: (key of an end, key that means the same). Default: none.

@@ -31,11 +31,16 @@ class LocalPageRank:
     """The settings of a personalized PageRank over the passages' own triples.
 
     Entities and passages are nodes. Every triple is an edge between its two entities, and every passage has an edge to
-    each entity of its triples, as in HippoRAG 2. Random walks start at the entities of the triples that the beam search
-    starts from, and at the base passages. A triple that was linked to a reader's fact has weight 1; any other has its
-    cosine with the question over that of the best triple. An entity's share is the mean weight of its triples, divided
-    by the number of its passages (counted in its first 100 triples), since entities that many passages mention say
-    little. A base passage's share is `passage_weight` / √rank.
+    each entity of its triples, as in HippoRAG 2. Random walks start at the entities of some triples, and at the base
+    passages. An entity's share is the mean weight of its triples, divided by the number of its passages (counted in its
+    first 100 triples), since entities that many passages mention say little. A base passage's share is
+    `passage_weight` / √rank.
+
+    - SyncGE and NaiveGE start from the triples that their beam search starts from. One that was linked to a reader's
+      fact has weight 1; any other has its cosine with the question over that of the best.
+    - `GraphRetriever` and `GeARRetriever` start from the facts of a pool's first passages that share most words with
+      the question. A fact weighs what its words make up of the question, over that of the best; no vector is compared.
+      A triple that was linked to the agent's notes has weight 1.
 
     Args:
         restart: probability that a walk ends at its current node. Default 0.5 (HippoRAG's damping).

@@ -22,7 +22,7 @@ from llama_index_gear.characters import unify_spelling
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.triple import Triple, contains_word, drop_parenthesis, entity_key
 
-Floats = NDArray[np.float32]
+Float32s = NDArray[np.float32]
 
 MAX_LINK_PASSAGES = 12
 """An entity, or a word, that more passages of the pool have is no link between two of them."""
@@ -64,7 +64,7 @@ class Content(NamedTuple):
     """
 
     words: NDArray[np.int64]
-    counts: Floats
+    counts: Float32s
     line: str
     entities: tuple[str, ...]
     topics: dict[str, str]
@@ -83,9 +83,9 @@ class Terms(NamedTuple):
     """
 
     words: NDArray[np.int64]
-    weights: Floats
-    passages: Floats
-    rarity: Floats
+    weights: Float32s
+    passages: Float32s
+    rarity: Float32s
     asked: NDArray[np.intp]
 
 

@@ -49,7 +49,7 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     return reasons
 
 
-def find_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
+def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
     """Return the passage's rank, from 1, in each list that has it."""
     return {name: ids.index(passage_id) + 1 for name, ids in pool.lists.items() if passage_id in ids}
 
@@ -90,7 +90,7 @@ def _describe_walk(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_tied(pool: Pool, ranked: Ranked) -> str:
-    return "" if ranked.tied_by is None else _LISTS[ranked.tied_by].format(find_ranks(pool, ranked.id)[ranked.tied_by])
+    return "" if ranked.tied_by is None else _LISTS[ranked.tied_by].format(list_ranks(pool, ranked.id)[ranked.tied_by])
 
 
 def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
@@ -164,16 +164,11 @@ def _write(fact: Triple) -> str:
     return f"{shorten(fact.subject, _NAME)} — {predicate} — {shorten(fact.object, _NAME)}"
 
 
-def _surface(triple: Triple, entity: str) -> str:
-    """Return the entity as the triple writes it."""
-    return triple.subject if entity_key(triple.subject) == entity else triple.object
-
-
 def rank_nodes(pool: Pool, nodes: Mapping[str, BaseNode], weights: RankingWeights, top_k: int) -> list[NodeWithScore]:
     """Return the first nodes of a pool's ranking, with the chain, the ranks and the reasons in their metadata."""
     results = []
     for ranked in rank(pool, weights, top_k):
-        ranks = find_ranks(pool, ranked.id)
+        ranks = list_ranks(pool, ranked.id)
         node = with_explanation(nodes[ranked.id], build_chain(pool, ranked), ranks, explain_place(pool, ranked))
         results.append(NodeWithScore(node=node, score=ranked.score))
     return results

@@ -267,12 +267,12 @@ class Collections:
 
         None leaves what is there.
         """
-        self.average_words, self.embedded = average_words or self.average_words, embedded or self.embedded
         metadata = {AVERAGE_KEY: average_words, EMBEDDED_KEY: embedded}
         metadata = {key: value for key, value in metadata.items() if value is not None}
         if metadata:
             arguments = {"collection_name": self.passages, "metadata": metadata}
             yield from ask(QdrantCall("update_collection", arguments))
+        self.average_words, self.embedded = average_words or self.average_words, embedded or self.embedded
 
     def set_loading_flow(self, is_loading: bool) -> Flow[None]:
         """Defer vector indexes, or have them built, in existing collections and those created later."""

@@ -32,6 +32,7 @@ from llama_index_gear.store.schema import (
     to_node,
 )
 from llama_index_gear.store.side_by_side import run_all_flow
+from llama_index_gear.store.triple_vectors import keep_embedded_flow
 from llama_index_gear.store.writes import StoreWrites, check_owners_flow
 
 
@@ -62,7 +63,7 @@ def copy_flow(
     yield from at_target.route_flow(target.prepare_flow(dimension, lambda: average, wants_vectors))
     may_lack = collections.embedded in (NONE, PARTIAL)
     if may_lack:
-        yield from at_target.route_flow(_note_lacking_flow(target.collections))
+        yield from at_target.route_flow(_note_lacking_flow(target))
     match_ = models.Filter(must=build_conditions(filters))
     counted = yield from ask(
         QdrantCall("count", {"collection_name": collections.passages, "count_filter": match_, "exact": True})
@@ -91,15 +92,15 @@ def copy_flow(
             if offset is None:
                 break
     if may_lack:  # once more: another process may have embedded the target's triples meanwhile
-        yield from at_target.route_flow(_note_lacking_flow(target.collections))
+        yield from at_target.route_flow(_note_lacking_flow(target))
     return copied
 
 
-def _note_lacking_flow(target: Collections) -> Flow[None]:
+def _note_lacking_flow(target: StoreWrites) -> Flow[None]:
     """Note that some triples may lack a vector, where all had one."""
-    target.note((yield from ask(target.look_again())))
-    if target.embedded == ALL:
-        yield from target.keep_flow(embedded=PARTIAL)
+    target.collections.note((yield from ask(target.collections.look_again())))
+    if target.collections.embedded == ALL:
+        yield from keep_embedded_flow(target.collections, target.locks, PARTIAL)
 
 
 def copy_links_flow(source: StoreAliases, target: StoreAliases, at_target: Connection) -> Flow[None]:

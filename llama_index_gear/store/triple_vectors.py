@@ -34,9 +34,10 @@ class TripleVectors:
     def embed_flow(self) -> Flow[int]:
         """The flow of `embed_stored_triples`."""
         if not (yield from self.collections.triples_exist_flow()):
+            self.collections.wants_vectors = True
             return 0
         if not self.collections.embeds_triples:
-            yield from self._keep_flow(PARTIAL)
+            yield from keep_embedded_flow(self.collections, self.locks, PARTIAL)
         arguments = {"count_filter": match_lacking(DENSE), "exact": True}
         counted = yield from ask(QdrantCall("count", {"collection_name": self.collections.triples, **arguments}))
         embedded = 0
@@ -44,7 +45,7 @@ class TripleVectors:
             number = yield from self._embed_lacking_flow(bar)
             while True:
                 embedded += number
-                yield from self._keep_flow(ALL)
+                yield from keep_embedded_flow(self.collections, self.locks, ALL)
                 if not (number := (yield from self._embed_lacking_flow(bar))):
                     return embedded
 
@@ -95,12 +96,13 @@ class TripleVectors:
                 vectors = {str(point.id): vectors[str(point.id)] for point in found}
         return len(vectors)
 
-    def _keep_flow(self, embedded: str) -> Flow[None]:
-        """Note how many triples have vectors, while nobody of this process writes; its other stores look anew."""
-        claim = self.locks.claim(None)
-        try:
-            yield from ask(AcquirePassages(claim))
-            yield from self.collections.keep_flow(embedded=embedded)
-            self.locks.epoch += 1
-        finally:
-            claim.release()
+
+def keep_embedded_flow(collections: Collections, locks: PassageLocks, embedded: str) -> Flow[None]:
+    """Note how many triples have vectors, while nobody of this process writes; its other stores look anew."""
+    claim = locks.claim(None)
+    try:
+        yield from ask(AcquirePassages(claim))
+        yield from collections.keep_flow(embedded=embedded)
+        locks.epoch += 1
+    finally:
+        claim.release()

@@ -12,7 +12,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, ask
-from llama_index_gear.store.collections import ALL, Collections
+from llama_index_gear.store.collections import ALL, EMBEDDED_KEY, Collections
 from llama_index_gear.store.filters import METADATA, build_conditions, build_triple_filter
 from llama_index_gear.store.schema import (
     ALIASES,
@@ -122,8 +122,14 @@ class TripleReads(TripleGraph):
         return (yield from self.collections.triples_exist_flow())
 
     def have_vectors_flow(self) -> Flow[bool]:
-        """Return True if every triple is known to have a vector."""
-        return (yield from self.collections.exists_flow()) and self.collections.embedded == ALL
+        """Return True if every triple is said to have a vector. Until they are, it asks anew at each call."""
+        if not (yield from self.collections.exists_flow()):
+            return False
+        if self.collections.embedded != ALL:  # another process may have embedded them meanwhile
+            info = yield from ask(self.collections.look_again())
+            if (info.config.metadata or {}).get(EMBEDDED_KEY) == ALL:  # else a writer may know better by now
+                self.collections.note(info)
+        return self.collections.embedded == ALL
 
     def require_vectors_flow(self) -> Flow[bool]:
         """Return True if there is a collection of triples, each with a vector.

@@ -72,7 +72,7 @@ class Agreement:
     triples: float | None = None
     other: dict[str, None] = field(default_factory=dict)
     bm25_drift: int = 0
-    is_single: bool = True
+    is_single: bool = False
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,9 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
       and, under `metadata`, the passage's metadata, so that filters apply to triples as they do to passages.
 
     A passage has a dense vector and a BM25 sparse vector; a triple the latter, and with `embed_triples` the former too.
-    `add` writes the new triples, then the
-    passages, then removes outdated triples. So a stored passage has all its triples, and repeating a call that was
-    killed repairs what it left behind. Nothing is opened or created before the first call.
+    `add` writes the new triples, then the passages, then removes outdated triples. So a stored passage has all its
+    triples, and repeating a call that was killed repairs what it left behind. Nothing is opened or created before the
+    first call.
 
     Args:
         collection_name: name of the passages' collection. Default "gear".
@@ -71,14 +71,15 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         embed_model: the model that embeds queries given as text, and triples. It must be the model that embeds the
             passages. Default: LlamaIndex's `Settings.embed_model`, looked up when first needed.
         embed_triples: give each triple a vector too. It takes two to four times as long as to embed the passages, and
-            `NaiveGERetriever`, `SyncGERetriever`, `T2RAGRetriever` and most settings of `GeARRetriever` need it;
-            `GraphRetriever` does not. It can be done later: `embed_stored_triples`. Where a store's triples have
-            vectors, new ones get some whatever this says. Default False.
+            `NaiveGERetriever`, `SyncGERetriever`, `PaperGeARRetriever`, `T2RAGRetriever` and `DiverseTripleBeamSearch`
+            need it; `GraphRetriever` and `GeARRetriever` do not. It can be done later: `embed_stored_triples`. Where a
+            store's triples have vectors, new ones get some whatever this says. Default False.
         batch_size: passages a write. Default 64.
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
         tenant_field: metadata field that names a passage's tenant, if several tenants share the store. Then every read,
             replacement and deletion needs a tenant: use `for_tenant(…)`, or pass filters that name one. Only `check`,
-            `repair`, `copy_to`, `bulk_load` and `clear` concern all tenants. Default: no tenants.
+            `repair`, `embed_stored_triples`, `copy_to`, `bulk_load` and `clear` concern all tenants. Default: no
+            tenants.
         collection_settings: how the collections are made, searched and written, mostly on a server. Default
             `CollectionSettings()`.
         show_progress: show a progress bar while adding. Default False.
@@ -544,8 +545,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         """Look for what killed calls, other programs or another embedding model left behind. Nothing is changed.
 
         The call reads every passage and every triple once, and looks at all that searches rely on: fields, links,
-        indexes, and that no vector is missing. What is in the vectors is compared for a sample. Nothing else should
-        write meanwhile.
+        indexes, and that no vector is missing: of a triple its BM25 weights, and where triples are embedded, its
+        embedding too. What is in the vectors is compared for a sample. Nothing else should write meanwhile.
 
         Args:
             sample_size: number of passages, and of triples, that are embedded again, to compare their stored vectors
@@ -588,7 +589,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
 
         Args:
             reembed: make all embeddings again, with the store's `embed_model`. Default False: only missing triples
-                are embedded.
+                are embedded, where the store's triples are.
 
         Returns:
             The report of a `check` afterwards.

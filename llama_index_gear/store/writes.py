@@ -212,8 +212,9 @@ class StoreWrites:
     def rewrite_flow(self, nodes: Sequence[BaseNode], *, embed_triples: bool, is_repair: bool = True) -> Flow[None]:
         """Write stored passages once more, if they are unchanged since they were read.
 
-        With `embed_triples` every triple is embedded again, if the store's triples are embedded; otherwise stored
-        vectors are kept. Beside a repair nobody else writes.
+        With `embed_triples` every triple is embedded again, if the store's triples are embedded; if they are not, it
+        loses a vector that a copy brought. Without `embed_triples` stored vectors are kept. Beside a repair nobody else
+        writes.
         """
         checked = yield from ask(RunFunction(lambda: self._check_passages(nodes)))
         read_hashes = {node.node_id: node.hash for node in nodes}

@@ -8,7 +8,7 @@ import pytest
 
 from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.reasons import build_chain, explain_place, find_ranks
+from llama_index_gear.ranking.reasons import build_chain, explain_place, list_ranks
 from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple, serialize_triples
@@ -221,7 +221,7 @@ def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
     }
     pool = Pool(QUESTION, make_pool("milk", "dell", "cheese").passages, lists, ENCODER)
     weights = RankingWeights({"tied": 9.0})
-    assert find_ranks(pool, "dell") == {"bm25": 1, "dense": 3} and find_ranks(pool, "cheese") == {"bm25": 2}
+    assert list_ranks(pool, "dell") == {"bm25": 1, "dense": 3} and list_ranks(pool, "cheese") == {"bm25": 2}
     assert explain("milk", weights, pool) == {"tied": "found by its meaning: place 1 of dense search"}
     assert explain("dell", weights, pool) == {"tied": "found by its meaning: place 3 of dense search"}
     assert explain("cheese", weights, pool) == {}
@@ -231,12 +231,12 @@ def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
     assert named.shares["tied"] > 0.05 and named.tied_by is None and explain("dell", weights) == {}
     (asked,) = rank(Pool("milk?", [pool.passages[0]], {"bm25": []}, ENCODER), weights)
     assert "tied" in asked.signals and asked.tied_by is None
-    assert find_ranks(pool, "unknown") == {}
+    assert list_ranks(pool, "unknown") == {}
 
 
 def test_the_first_rank_counts_where_a_list_has_a_passage_twice() -> None:
     pool = Pool("", [], {"base": ["a", "b", "a"]}, ENCODER)
-    assert find_ranks(pool, "a") == {"base": 1}
+    assert list_ranks(pool, "a") == {"base": 1}
 
 
 CHAINS: dict[str, list[list[str]]] = {

@@ -21,7 +21,7 @@ from llama_index_gear import (
     SyncGERetriever,
     T2RAGRetriever,
 )
-from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.errors import ArgumentError, EmbeddingError, TenantError
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.store import triple_vectors
 from llama_index_gear.store.collections import ALL, EMBEDDED_KEY, NONE, PARTIAL
@@ -48,6 +48,13 @@ class Silent(WordEmbedding):
 
     def _get_text_embedding(self, text: str) -> list[float]:
         raise AssertionError(f"embeds {text!r}")
+
+
+class Backwards(WordEmbedding):
+    """Another model, of the same dimension."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return super()._get_text_embedding(text[::-1])
 
 
 def make_nodes(names: Sequence[str], **metadata: Any) -> list[BaseNode]:
@@ -150,6 +157,13 @@ def test_stored_triples_are_embedded_once_and_new_ones_from_then_on(make_store: 
     assert contents(store) == contents(whole) and store.check().ok
 
 
+def test_asked_for_before_anything_is_stored_it_holds_for_what_is_new(make_store: Any) -> None:
+    store = make_store()
+    assert store.embed_stored_triples() == 0
+    store.add(NODES)
+    assert get_state(store) == ALL and count_lacking(store) == 0
+
+
 async def test_they_are_embedded_in_async_calls_too(make_store: Any) -> None:
     store = make_store()
     await store.async_add(NODES)
@@ -193,6 +207,7 @@ def test_a_kill_at_any_call_is_resumed_and_nothing_is_embedded_twice(monkeypatch
         except StopIteration:
             break
         flow.close()
+        assert store._collections.embedded in (None, get_state(store))
         before = list(model.seen)
         left = count_lacking(store)
         assert get_state(store) in (NONE, PARTIAL) or left == 0
@@ -205,10 +220,6 @@ def test_a_kill_at_any_call_is_resumed_and_nothing_is_embedded_twice(monkeypatch
 
 
 def test_an_extracted_text_is_never_a_vector_of_another_model(make_store: Any) -> None:
-    class Backwards(WordEmbedding):
-        def _get_text_embedding(self, text: str) -> list[float]:
-            return super()._get_text_embedding(text[::-1])
-
     store = make_store()
     store.add(NODES)
     assert open_again(store, embed_model=Backwards()).repair(reembed=True).ok
@@ -253,6 +264,17 @@ def test_a_copy_has_the_vectors_that_there_are(
     assert other.embed_stored_triples() == lacking and count_lacking(other) == 0
 
 
+def test_stores_of_one_process_learn_that_a_copy_brought_triples_without_vectors(make_store: Any) -> None:
+    source, target = make_store(), make_store(embed_triples=True)
+    source.add(NODES[:2])
+    target.add(NODES[2:])
+    other = open_again(target)
+    assert read(other).link_flow(["Ann"], 1, QUERY)[0]
+    source.copy_to(target)
+    with pytest.raises(ArgumentError, match="embed_stored_triples"):
+        read(other).link_flow(["Ann"], 1, QUERY)
+
+
 def test_tenants_share_the_vectors(make_store: Any) -> None:
     store = make_store(tenant_field="tenant")
     store.for_tenant("a").add(make_nodes(["Ann"]))
@@ -279,6 +301,23 @@ def test_another_process_that_writes_learns_it_after_its_write() -> None:
     assert one.embed_stored_triples() == 4
     other.add(NODES[2:])
     assert count_lacking(one) == 0 and one.check().ok
+
+
+def test_another_process_that_reads_learns_it_at_its_next_read() -> None:
+    client = QdrantClient(":memory:")
+    one, other = make_process(client, EMBED), make_process(client, EMBED)
+    one.add(NODES)
+    assert not read(other).have_vectors_flow()
+    one.embed_stored_triples()
+    assert read(other).have_vectors_flow() and other._collections.embedded == ALL
+
+
+def test_passages_without_triples_are_not_repaired_with_another_model(make_store: Any) -> None:
+    store = make_store()
+    store.add([passage(name, f"{name} sleeps") for name in ("Ann", "Carl")])
+    store.client.delete_collection(store.triple_collection_name)
+    with pytest.raises(EmbeddingError, match="another embedding model"):
+        open_again(store, embed_model=Backwards()).repair()
 
 
 NEEDING: dict[str, Callable[[GeARVectorStore, ScriptedLLM], Any]] = {
