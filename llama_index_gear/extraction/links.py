@@ -150,6 +150,9 @@ class LinkedPassages:
 
     def _read(self, node: BaseNode, stated: Sequence[Link]) -> Iterator[_Found]:
         """Find the links of a passage, and the names that it mentions. What stands in code is neither."""
+        is_markdown = tell_markdown(node.metadata)
+        if is_markdown is False:  # code
+            return
         text = node.get_content(MetadataMode.NONE)
         known = dict(self._pages.find_known(node))
         may_link = _MAY_LINK.search(text) or (self._pages.has_addresses and "://" in text)
@@ -158,7 +161,7 @@ class LinkedPassages:
         page = self._pages.get(node)
         sections = Sections(page.title, [])
         sentences: list[tuple[Sentence, str]] = []
-        for sentence in split_sentences(text, is_markdown=tell_markdown(node.metadata)):
+        for sentence in split_sentences(text, is_markdown=is_markdown):
             sections.close(sentence.level)
             sentences.append((sentence, sections.subject))
             sections.open(sentence, is_named=False)
@@ -255,6 +258,9 @@ class LinkTripleExtractor(TransformComponent):
     A passage that has another document's title or name as a whole word, in any letter case, mentions it: (what the
     passage is about, “the sentence” mentions, what that document is about), unless it links to it. A name of one word
     that more than five of all passages have, and more than a fiftieth of them, is a common word.
+
+    A triple tells the name of the document that it leads to, whatever filters hide that document. `tenant_key` names a
+    field of the metadata, a tenant's or a level of access: links lead only to documents with the same value.
 
     Only the documents of one call are known. Where documents come one by one, call `update(store)` after each change.
     """

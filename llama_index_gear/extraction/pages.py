@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from llama_index.core.schema import BaseNode, MetadataMode
 
+from llama_index_gear.characters import unify_spelling
 from llama_index_gear.extraction.headings import Sections
 from llama_index_gear.extraction.inline import Link
 from llama_index_gear.extraction.lines import FRONT_MATTER
@@ -76,9 +77,9 @@ class Page:
 
     @property
     def stem(self) -> str:
-        """The name of its file without ending; of one that speaks for its folder the folder's."""
+        """The name of its file without ending; of one that speaks for its folder the folder's, if it has a name."""
         path = PurePosixPath(self.path)
-        return path.parent.name if path.stem.lower() in _OF_FOLDER else path.stem
+        return (path.parent.name if path.stem.lower() in _OF_FOLDER else "") or path.stem
 
 
 class Target(NamedTuple):
@@ -148,10 +149,10 @@ class Pages:
             if entity_key(name) != entity_key(page.title)
         ]
         if path:
-            for key in {path.casefold(), _without_ending(path).casefold()}:
+            for key in {_fold_path(path), _fold_path(_without_ending(path))}:
                 self._by_path[key].append(page)
             if PurePosixPath(path).stem.lower() in _OF_FOLDER:
-                self._by_path[posixpath.dirname(path).casefold()].append(page)
+                self._by_path[_fold_path(posixpath.dirname(path))].append(page)
             self._by_stem[entity_key(page.stem)].append(page)
         for key in _ADDRESS_KEYS:
             if isinstance(address := metadata.get(key), str):
@@ -249,10 +250,12 @@ class Pages:
         path = path.replace("\\", "/")
         folders = [""] if path.startswith("/") else [posixpath.dirname(origin.path), _without_ending(origin.path)]
         for folder in folders if path else ():
-            whole = posixpath.normpath(posixpath.join(folder, path.lstrip("/"))).casefold()
+            whole = posixpath.normpath(posixpath.join(folder, path.lstrip("/")))
             whole = "" if whole == "." else whole
-            if found := self._by_path.get(whole) or self._by_path.get(_without_ending(whole)):
-                return found[0]
+            key = _fold_path(whole)
+            if found := self._by_path.get(key) or self._by_path.get(_without_ending(key)):
+                exact = (page for page in found if whole in (page.path, _without_ending(page.path)))
+                return next(exact, found[0])
         return None
 
     def _find_named(self, name: str, origin: Page) -> Page | None:
@@ -262,10 +265,10 @@ class Pages:
         if "/" in name:
             if page := self._find_path(name if name[0] in "./" else f"/{name}", origin):
                 return page
-            end = f"/{name.casefold()}"
+            end = f"/{_fold_path(name)}"
             stems = self._by_stem.get(entity_key(name.rpartition("/")[2]), [])
             return _find_nearest(
-                [page for page in stems if f"/{_without_ending(page.path).casefold()}".endswith(end)], origin
+                [page for page in stems if f"/{_fold_path(_without_ending(page.path))}".endswith(end)], origin
             )
         key = entity_key(name)
         return _find_nearest(self._by_stem.get(key, ()) or self._by_name.get(key, ()), origin)
@@ -369,6 +372,11 @@ def _find_root(paths: Iterable[str]) -> str:
     """Return the folder of all absolute paths, with "/" behind it."""
     folders = [posixpath.dirname(path) for path in paths if path.startswith("/")]
     return os.path.commonpath(folders).rstrip("/") + "/" if folders else ""
+
+
+def _fold_path(path: str) -> str:
+    """Return a path in one letter case and one spelling of its letters."""
+    return unify_spelling(path).casefold()
 
 
 def _without_ending(path: str) -> str:

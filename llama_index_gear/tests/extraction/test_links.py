@@ -116,6 +116,22 @@ def test_of_two_pages_of_one_name_the_nearest_is_meant_or_none() -> None:
     assert [triple.object for triple in x] == ["Plan A"] and [triple.object for triple in y] == ["Plan B"]
 
 
+def test_files_of_the_root_letters_of_two_spellings_exact_names_and_code() -> None:
+    files = {
+        "README.md": ("The Yard", "# The Yard"),
+        "caf\u00e9.md": ("Quay Café", "# Quay Café"),
+        "API.md": ("Loud", "# Loud"),
+        "api.md": ("Quiet", "# Quiet"),
+        "run.sh": ("run", "if [[ -f x ]]; then ls; fi"),
+        "z.md": ("Zed", "[[README]] is first. [c](cafe%CC%81.md) is near. [one](api.md) and [two](API.md) differ."),
+    }
+    nodes = make(files)
+    linked = LinkedPassages(nodes)
+    triples = read_triples(linked.attach(nodes[-1]))
+    objects = [triple.object for triple in triples if triple.predicate.endswith("links to")]
+    assert objects == ["The Yard", "Quay Café", "Quiet", "Loud"] and linked.dead == []
+
+
 def test_a_link_that_most_pages_carry_is_part_of_a_menu() -> None:
     menu = {f"{n}.md": (f"Page {n}", f"[Home](home.md) [Other]({(n + 1) % 9}.md) text") for n in range(9)}
     linked = LinkTripleExtractor()(make({**menu, "home.md": ("Home", "Welcome.")}))
