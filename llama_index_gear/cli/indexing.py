@@ -25,6 +25,7 @@ from llama_index_gear import GeARTripleExtractor, MentionTripleExtractor, attach
 from llama_index_gear.characters import count
 from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
+from llama_index_gear.extraction.blocks import MARKDOWN
 from llama_index_gear.extraction.links import DeadLink, LinkedPassages, relink
 from llama_index_gear.extraction.sentences import split_pieces
 from llama_index_gear.ingestion.files import FolderReader
@@ -278,7 +279,8 @@ def _exists(link: DeadLink, folder: Path, names: Container[str]) -> bool:
 def _name_place(link: DeadLink, node: BaseNode, lines: Mapping[str, int]) -> str:
     """Return where a dead link stands, and its target. Lines of a converted file are not the file's."""
     line = lines[link.node_id] + node.get_content().count("\n", 0, link.place)
-    return f"{link.path}: {link.target}" if "file_type" in node.metadata else f"{link.path}:{line}: {link.target}"
+    is_own_text = PurePosixPath(link.path).suffix.lower() in MARKDOWN - {".wiki", ".mediawiki"} | {".txt"}
+    return f"{link.path}:{line}: {link.target}" if is_own_text else f"{link.path}: {link.target}"
 
 
 def make_splitter() -> SentenceSplitter:
