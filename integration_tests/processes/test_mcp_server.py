@@ -76,7 +76,7 @@ async def test_a_session_of_a_client(
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert names == {"search", "explain", "ask", "add", "delete"}
             found = await client.call_tool("search", {"question": QUESTION, "top_k": 20})
-            assert "] BASIC (id: BASIC.md-0)\n   ↳ " in read_text(found)
+            assert "] John Kemeny (id: John Kemeny.md-0)\n   ↳ BASIC — John Kemeny" in read_text(found)
             assert {passage["title"] for passage in found.structured_content["passages"]} >= {"BASIC"}
             told = await client.call_tool("explain", {"question": QUESTION, "id": "BASIC.md-0"})
             assert told.structured_content["rank"] and told.structured_content["reasons"]

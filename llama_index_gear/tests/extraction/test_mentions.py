@@ -240,6 +240,6 @@ def test_hostile_texts_take_linear_time(make: Callable[[int], str]) -> None:
         return time.process_time() - begin, triples
 
     seconds, triples = extract(make(3))
-    eighth = min(extract(make(24))[0] for _ in range(2))
+    eighth = max(extract(make(24))[0] for _ in range(2))  # the second knows the words of the first
     assert seconds < 32 * eighth + 0.1, "eight times the text takes eight times as long, not sixty-four"
     assert all(len(triple.text) < 40 * 202 + 10 * 202 for triple in triples)
