@@ -366,10 +366,6 @@ class ExtractionRecord:
         completion_tokens: tokens received, counted likewise.
         reused: True if the triples come from an earlier run: from the node itself or from the extractor's cache.
         key: fingerprint of the extraction's input: model, prompt, title, text and tenant.
-        shared_call_id: fingerprint of a shared call that failed for all its passages; empty if there was none. The next
-            run puts these passages into one call again.
-        retried_alone: True if the reply for several passages did not cover this one, so that a call was made for it
-            alone.
         refused: number of triples that the extractor's schema refused.
 
     """
@@ -381,8 +377,6 @@ class ExtractionRecord:
     completion_tokens: int = 0
     reused: bool = False
     key: str = ""
-    shared_call_id: str = ""
-    retried_alone: bool = False
     refused: int = 0
 
 

@@ -102,11 +102,7 @@ RUNS = {
     "musique_train-minilm-qwen-ircot": f"{OF_QWEN} hybrid,bm25+ircot,hipporag+ircot",
     "musique_train-minilm-qwen-selection": f"{OF_QWEN} hybrid,graph,graph+select,graph+selection --show-top-k 10 "
     "--against graph",
-    **{
-        f"sample-minilm-qwen-{count}": f"{OF_SAMPLE} hybrid,hybrid+naive,hybrid+naive+pagerank,hipporag "
-        f"--passages-per-call {count}"
-        for count in (1, 5)
-    },
+    "sample-minilm-qwen-1": f"{OF_SAMPLE} hybrid,hybrid+naive,hybrid+naive+pagerank,hipporag",
     "musique_train-minilm-ingest": "--methods hybrid,hybrid+naive",
     **{
         f"{data}-minilm-reader-{kind}": f"{OF_READER} {READER_RUNS[kind][1]}".format(

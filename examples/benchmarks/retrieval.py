@@ -172,7 +172,6 @@ def ingest(
     store: GeARVectorStore,
     triples: str,
     llm: LLM | None,
-    passages_per_call: int,
     price: Sequence[float] | None = None,
 ) -> dict[str, Any]:
     """Bring the passages into the store, and return the time and the cost.
@@ -182,7 +181,6 @@ def ingest(
         store: the store, empty.
         triples: the value of `--triples`.
         llm: the model that extracts, with `--triples llm`.
-        passages_per_call: passages that share a call of the model.
         price: US dollars of a million prompt and completion tokens. Default None: no cost is returned.
 
     Raises:
@@ -193,7 +191,7 @@ def ingest(
     if triples == "offline":
         transformations.insert(0, MentionTripleExtractor())
     elif triples == "llm":
-        transformations.insert(0, GeARTripleExtractor(llm=llm, passages_per_call=passages_per_call, show_progress=True))
+        transformations.insert(0, GeARTripleExtractor(llm=llm, show_progress=True))
     start = time.perf_counter()
     with count_spending() as spent:
         pipeline = IngestionPipeline(transformations=transformations, vector_store=store, disable_cache=True)
@@ -210,7 +208,6 @@ def ingest(
         took |= {
             "ingest_calls": ledger.calls,
             "ingest_outcomes": dict(sorted(ledger.outcomes.items())),
-            "retried_alone": ledger.retried_alone,
             "prompt_tokens_per_passage": round(ledger.prompt_tokens / len(nodes), 1),
             "completion_tokens_per_passage": round(ledger.completion_tokens / len(nodes), 1),
         }
@@ -229,7 +226,6 @@ def describe_store(dataset: Dataset, options: argparse.Namespace, embed: str, ll
     made_of = {"data": dataset.name, "passages": len(dataset.passages), "triples": options.triples, "embed": embed}
     if options.triples == "llm" and llm is not None:
         made_of |= {"llm": llm.metadata.model_name, "max_tokens": options.max_tokens}
-        made_of |= {"passages_per_call": options.passages_per_call}
     return {**made_of, "sha256": texts.hexdigest()}
 
 
@@ -312,7 +308,7 @@ def main() -> None:
         took = {}
         if is_new:
             with closing(store):
-                took = ingest(nodes, store, options.triples, llm, options.passages_per_call, options.price)
+                took = ingest(nodes, store, options.triples, llm, options.price)
             write_whole(note_path(folder), json.dumps(made_of))
             store, _ = open_store(folder, embed, made_of)  # without the log of its writes, as in any later run
         stack.callback(store.close)
@@ -338,7 +334,6 @@ def main() -> None:
             **asdict(rows[0].settings),
             "triples_from": options.triples,
             "triples_share": options.triples_share,
-            "passages_per_call": options.passages_per_call,
             "offline": options.offline,
             **took,
             "index_mib": round(measure_disk(folder) / 2**20, 1),

@@ -124,11 +124,8 @@ def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | Watch
     )
 
 
-def open_collection(
-    name: str, url: str | None, path: Path | None, *, text_key: str, title_key: str, vector_name: str | None
-) -> ExistingCollection:
-    """Open a collection on a server, or in a folder of Qdrant's client."""
-    keys: dict[str, Any] = {"text_key": text_key, "title_key": title_key, "vector_name": vector_name}
+def open_collection(name: str, url: str | None, path: Path | None, **keys: Any) -> ExistingCollection:
+    """Open a collection on a server, or in a folder of Qdrant's client; `keys` are `ExistingCollection`'s."""
     if path is None:
         return ExistingCollection(name, url=url, api_key=os.environ.get("QDRANT_API_KEY"), **keys)
     return ExistingCollection.from_path(path, name, **keys)
@@ -140,8 +137,6 @@ def extract_collection(
     folder: Path,
     embed_name: str | None,
     options: ExtractionOptions,
-    *,
-    moved: bool,
 ) -> CollectionReport | ExtractionEstimate:
     """Bring the store in a folder to what a collection holds; for an estimate, say what it would cost, and do nothing.
 
@@ -151,7 +146,6 @@ def extract_collection(
         folder: of the store.
         embed_name: the embedding model's name, if the command line gives one.
         options: how triples are extracted.
-        moved: the collection was elsewhere before.
 
     Raises:
         ClickException: the store holds something else; or its embedding model is another one, or can't be loaded; or
@@ -159,15 +153,15 @@ def extract_collection(
 
     """
     extractor = make_extractor(options)
-    check_store = partial(check_collection, folder, theirs, name, moved=moved)
+    check_store = partial(check_collection, folder, theirs, name)
     if options.estimate:
         with open_store(folder, embed_name, check=check_store, embeds=False) as store:
-            return theirs.estimate(store, extractor, moved=moved)  # type: ignore[arg-type]  # a model is named
+            return theirs.estimate(store, extractor)  # type: ignore[arg-type]  # a model is named
     make_note = partial(StoreNote, collection=describe_collection(name, theirs.place), llm=options.model)
     with fill_store(folder, embed_name, check_store, make_note) as store:
         check_llm(store, folder, options.llm)
         if isinstance(extractor, WatchedExtractor):
-            echo(f"to extract: {theirs.estimate(store, extractor, moved=moved)}", err=True)
+            echo(f"to extract: {theirs.estimate(store, extractor)}", err=True)
         store.pass_turns()
         with leave_folder(store), tell_paid(extractor):
-            return theirs.extract_to(store, extractor, moved=moved, show_progress=True)
+            return theirs.extract_to(store, extractor, show_progress=True)

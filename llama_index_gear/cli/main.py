@@ -193,7 +193,7 @@ def _report_links(number: int, dead: Sequence[str]) -> None:
 @click.option("--text-key", default="text", show_default=True, help="Field of the text, if LlamaIndex wrote none.")
 @click.option("--title-key", default="title", show_default=True, help="Field of the title; file_name of LlamaIndex.")
 @click.option("--vector", "vector_name", help="Name of the dense vectors. Default: LlamaIndex's, or the only one.")
-@click.option("--moved", is_flag=True, help="The collection was elsewhere before, and what is still there is a copy.")
+@click.option("--known-as", help="Where the collection was when the store was filled, if it has moved since.")
 @with_extraction
 def extract(
     collection: str,
@@ -204,7 +204,7 @@ def extract(
     text_key: str,
     title_key: str,
     vector_name: str | None,
-    moved: bool,
+    known_as: str | None,
     **extraction: Any,
 ) -> int:
     """Give the passages of a Qdrant collection a graph.
@@ -220,9 +220,9 @@ def extract(
     from llama_index_gear.extraction.accounting import ExtractionEstimate
 
     with open_collection(
-        collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
+        collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name, place=known_as
     ) as theirs:
-        report = extract_collection(theirs, collection, store_folder, embed, options, moved=moved)
+        report = extract_collection(theirs, collection, store_folder, embed, options)
     if isinstance(report, ExtractionEstimate):
         click.echo(report)
         return 0

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 
 from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr, field_validator
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
@@ -141,25 +141,6 @@ class MentionTripleExtractor(TransformComponent):
         """Return the serialized form; of a recognizer it holds only the name, for the pipeline's cache."""
         form: dict[str, Any] = super().to_dict(**kwargs)
         return form if self.recognizer is None else {**form, "recognizer": describe_recognizer(self.recognizer)}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """Make the extractor that `to_dict` was called on.
-
-        Args:
-            data: the serialized form.
-            **kwargs: fields that replace or complete those of the form: `recognizer`, if it had one.
-
-        Raises:
-            ArgumentError: the form names a recognizer, and none is passed.
-
-        """
-        settings = {**data, **kwargs}
-        if isinstance(name := settings.get("recognizer"), str):
-            raise ArgumentError(
-                f"the recognizer {name!r} can't be made from data: pass it, from_dict(data, recognizer=…)"
-            )
-        return super().from_dict(settings)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle; refuse if the recognizer can't be pickled."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from llama_index.core.ingestion.pipeline import remove_unstable_values
@@ -61,13 +61,12 @@ class Selection(NamedTuple):
     stored: dict[str, BaseNode]
 
 
-def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collection[str] = ()) -> Flow[Selection]:
+def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
     """Compare the passages of a page with those stored.
 
     Args:
         store: the store.
         page: the page.
-        earlier_places: where the collection was before, and stored passages say that it is. Default: nowhere.
 
     Raises:
         ArgumentError: another collection gave the store a passage of the same id, or something else did.
@@ -88,8 +87,6 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
     for node in page.passages:
         before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
         earlier = None if before is None else before.metadata.get(SOURCE_KEY)
-        if earlier is not None and earlier.get("place") in earlier_places:
-            earlier = {**earlier, "place": source["place"]}
         if before is not None and earlier is None:
             raise ArgumentError(
                 f"the store has a passage {node.node_id!r} that no collection gave: a file, a client or a program did. "
@@ -99,7 +96,8 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
             raise ArgumentError(
                 f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r} at "
                 f"{earlier.get('place')!r}, not {source['collection']!r} at {source['place']!r}: give each collection "
-                "a store of its own, or clear() this one first; if it is one collection that moved, say moved=True"
+                "a store of its own, or clear() this one first; if it is one collection that moved, "
+                f"say place={earlier.get('place')!r}"
             )
         if before is None or earlier != source:
             wanted.append(node)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from llama_index_gear.errors import check_counts, check_kind
-from llama_index_gear.flow import arun, run
+from llama_index_gear.flow import Flow, blocking, unblocked
 from llama_index_gear.knowledge_graph.sparse import LoadResult, SparseGraph
-from llama_index_gear.resources import BoundToProcess, ClosedByWith
 from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, make_encoder
-from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
+from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connected, Connection
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.triples import TripleGraph
 from llama_index_gear.triple import GraphTriple, Triple
 
 
-class ExternalTripleStore(ClosedByWith, BoundToProcess):
+class ExternalTripleStore(Connected):
     """Triples of a knowledge graph in one Qdrant collection. They are loaded once; then any number of stores read them.
 
     The graph is sparse (BM25, as in Millions of GeAR-s Eq. 3): loading embeds no triple, and facts are linked by their
@@ -72,39 +69,8 @@ class ExternalTripleStore(ClosedByWith, BoundToProcess):
         bm25 = make_encoder(language, TRIPLE_AVG_LEN)
         self._graph = SparseGraph(self._connection, collection_name, bm25, on_disk_payload)
 
-    @classmethod
-    def from_path(cls, path: str | Path, **arguments: Any) -> ExternalTripleStore:
-        """Make an embedded graph in the folder `path`: Qdrant Edge in this process, one process at a time.
-
-        Close it after use, or write `with ExternalTripleStore.from_path(…) as graph:`. It also closes when the last
-        reference to it goes. The folder must be writable, even for reading. Its disk needs 128 MiB of free space,
-        besides what is written. Files that the engine did not make are never removed.
-
-        Args:
-            path: the folder; made when the first triple is loaded.
-            **arguments: the constructor's arguments, without the clients.
-
-        Raises:
-            StoreError: (from any call) the folder holds something else in the collection's place, or a damaged
-                collection; it was moved or deleted while the graph was open; it is read-only; or its disk has too
-                little space.
-            StoreLockedError: (from any call) another process has the graph open, or had it open when it forked this
-                process.
-
-        """
-        return cls(client=make_embedded_client(path, arguments), **arguments)
-
-    @property
-    def client(self) -> Any:
-        """The Qdrant client, for calls that this class does not offer."""
-        return self._connection.client
-
-    @property
-    def embed_model(self) -> BaseEmbedding:
-        """The model that compares triples with questions."""
-        return self._connection.embed_model
-
-    def load(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> LoadResult:
+    @blocking
+    def load(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> Flow[LoadResult]:
         """Store triples. Stored triples are not written again, so repeating a load that was killed continues it.
 
         Args:
@@ -115,35 +81,23 @@ class ExternalTripleStore(ClosedByWith, BoundToProcess):
             ArgumentError: an item is neither a `GraphTriple` nor a `Triple`.
 
         """
-        return run(self._graph.load_flow(triples, self.batch_size, show_progress), self._connection.answer)
+        return self._graph.load_flow(triples, self.batch_size, show_progress)
 
-    async def aload(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> LoadResult:
-        """`load`, without blocking the event loop."""
-        return await arun(self._graph.load_flow(triples, self.batch_size, show_progress), self._connection.aanswer)
+    aload = unblocked(load)
 
-    def count(self) -> int:
+    @blocking
+    def count(self) -> Flow[int]:
         """Return the number of triples."""
-        return run(self._graph.count_flow(), self._connection.answer)
+        return self._graph.count_flow()
 
-    async def acount(self) -> int:
-        """`count`, without blocking the event loop."""
-        return await arun(self._graph.count_flow(), self._connection.aanswer)
+    acount = unblocked(count)
 
-    def clear(self) -> None:
+    @blocking
+    def clear(self) -> Flow[None]:
         """Delete the collection."""
-        run(self._graph.clear_flow(), self._connection.answer)
+        return self._graph.clear_flow()
 
-    async def aclear(self) -> None:
-        """`clear`, without blocking the event loop."""
-        await arun(self._graph.clear_flow(), self._connection.aanswer)
-
-    def close(self) -> None:
-        """Write out and release an embedded graph; close a server's client, or both clients if the graph made them."""
-        self._connection.close()
-
-    async def aclose(self) -> None:
-        """Do the same as `close`, and close the async client."""
-        await self._connection.aclose()
+    aclear = unblocked(clear)
 
     @property
     def reads(self) -> TripleGraph:

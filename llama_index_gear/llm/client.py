@@ -1,4 +1,4 @@
-"""Calls of a language model, for structured output or for text, sync and async, with their token counts."""
+"""Calls of a language model, sync and async, with their token counts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.bridge.pydantic import BaseModel
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import LLM
 from llama_index.core.llms.custom import CustomLLM
-from llama_index.core.llms.function_calling import FunctionCallingLLM
-from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.prompts import BasePromptTemplate
 
 from llama_index_gear.errors import OutOfTime, is_of_quota
@@ -29,7 +26,6 @@ from llama_index_gear.llm.responses import (
     aread_response,
     build_reply,
     give_room,
-    read_arguments,
     read_response,
     read_text,
 )
@@ -43,7 +39,6 @@ NOT_ANSWERED_YET = "not_answered_yet"
 """The code of an error that says: a batch has yet to answer this call."""
 
 _CLIENT_ERRORS = frozenset({401, 402, 403, 404})  # HTTP status: the account's or the model's, not the prompt's
-_REFUSALS = frozenset({400, 404, 405, 422, 500, 501})  # HTTP status of servers that refuse tools
 _MOST_STALE = 20  # connections that an HTTP client keeps
 
 _TURNS: WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakValueDictionary()
@@ -51,96 +46,6 @@ _TURNS: WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakValue
 
 A lock is kept by the calls that use it: it holds its event loop, which is to go once these have ended.
 """
-
-
-@dataclass
-class ModelNotes:
-    """Notes of what earlier calls said of a model.
-
-    Attributes:
-        accepting: the last model whose server took tools; None: none has.
-        refusing: the last model whose server refused them, and has never taken any; None: none has.
-        roomy: the model with more room, once a reply of it was cut off in its thoughts; None: none was.
-
-    """
-
-    accepting: LLM | None = None
-    refusing: LLM | None = None
-    roomy: LLM | None = None
-
-    def note_accepted(self, llm: LLM) -> None:
-        """Note that a call with tools was answered."""
-        self.accepting, self.refusing = llm, None
-
-    def note_refused(self, llm: LLM, error: Exception) -> None:
-        """Note that a server refused tools, and warn once. Of a model that has taken tools, it says nothing."""
-        if llm is self.accepting or llm is self.refusing:
-            return
-        self.refusing = llm
-        logger.warning(
-            "the server of %s takes no tools (%s, status %s): the model is asked for text from now on",
-            *(llm.metadata.model_name, type(error).__name__, getattr(error, "status_code", None)),
-        )
-
-
-def refuses_tools(error: Exception) -> bool:
-    """Return True if a server says that its model has no tools."""
-    return getattr(error, "status_code", None) in _REFUSALS and "tool" in str(error).lower()
-
-
-def offers_functions(llm: LLM) -> bool:
-    """Return True if this model gives structured output through function calling."""
-    return isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model
-
-
-async def ask_for_facts(
-    llm: LLM,
-    messages: Sequence[ChatMessage],
-    *,
-    output_cls: type[BaseModel] | None,
-    notes: ModelNotes,
-    retries: Retries,
-) -> Reply:
-    """Call the model, and call it again after an error that may pass.
-
-    Never raises what the model's client raises: the reply carries the error.
-
-    Args:
-        llm: the model.
-        messages: the prompt.
-        output_cls: the form of the structured output; None asks for text. A server that says that its model has no
-            tools is asked for text too.
-        notes: what earlier calls said of the model's tools; this one adds to it.
-        retries: how often and when it is called again.
-
-    """
-    start = time.perf_counter()
-    calls = 0
-
-    async def attempt() -> tuple[ChatResponse, str]:
-        nonlocal calls
-        form = None if notes.refusing is llm else output_cls
-        for tried in (form, None):
-            calls += 1
-            try:
-                response = await aread_response(_call(llm, list(messages), tried))
-                break
-            except Exception as error:
-                if tried is None or not refuses_tools(error):
-                    raise
-                notes.note_refused(llm, error)
-        if tried is not None:
-            notes.note_accepted(llm)
-        return response, read_text(response) if tried is None else read_arguments(llm, response)
-
-    try:
-        response, text = await retries.acall(attempt)
-    except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
-        return Reply(error=error, calls=calls, ms=_elapsed_ms(start))
-    # In a thread: if the client counts no tokens, a tokenizer does, which takes long and has to be loaded first.
-    shown = _join_messages(messages)
-    reply = await asyncio.to_thread(build_reply, response, shown, text, llm.metadata.model_name)
-    return replace(reply, calls=calls, ms=_elapsed_ms(start))
 
 
 def ask_llm(
@@ -180,11 +85,11 @@ async def aask_llm(
 ) -> Reply:
     """Call the model as `ask_llm` does, without blocking the event loop; a call that takes too long is cancelled."""
     retries = Retries.of(within, max_calls)
-    reply = await _aask_once(llm, prompt, variables, retries)
+    reply = await aask_once(llm, prompt, variables, retries)
     roomy, rest = give_room(llm, reply), retries.rest(max_calls)
     if roomy is None or rest is None:
         return reply
-    return join_replies(reply, await _aask_once(roomy, prompt, variables, rest))
+    return join_replies(reply, await aask_once(roomy, prompt, variables, rest))
 
 
 def join_replies(first: Reply, second: Reply) -> Reply:
@@ -213,7 +118,8 @@ def _ask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str]
     return replace(reply, calls=retries.failures + 1, ms=ms)
 
 
-async def _aask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], retries: Retries) -> Reply:
+async def aask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], retries: Retries) -> Reply:
+    """Call the model, and again after an error that may pass, as `retries` allow. The reply carries the last error."""
     start = time.perf_counter()
 
     async def attempt() -> Any:
@@ -307,17 +213,6 @@ def _timeout_error(seconds: float | None) -> OutOfTime:
 
 def _elapsed_ms(start: float) -> float:
     return 1000 * (time.perf_counter() - start)
-
-
-async def _call(llm: Any, messages: list[ChatMessage], output_cls: type[BaseModel] | None) -> ChatResponse:
-    if output_cls is None:
-        call, sync_call = functools.partial(llm.achat, messages), functools.partial(llm.chat, messages)
-    else:
-        form: dict[str, Any] = {"chat_history": messages, "tool_required": True, "allow_parallel_tool_calls": False}
-        tools = [get_function_tool(output_cls)]
-        call = functools.partial(llm.achat_with_tools, tools, **form)
-        sync_call = functools.partial(llm.chat_with_tools, tools, **form)
-    return await _call_async(llm, call, sync_call)
 
 
 async def _call_async(llm: Any, call: Callable[[], Awaitable[Result]], sync_call: Callable[[], Result]) -> Result:

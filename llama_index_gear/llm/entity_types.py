@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from llama_index_gear.llm.json_scan import ScannedReply, find_objects
-from llama_index_gear.llm.parsing import find_numbered, is_entity_list
+from llama_index_gear.llm.parsing import is_entity_list
 from llama_index_gear.triple import entity_key
 
 _NAMES = ("name", "entity", "text")
@@ -27,16 +27,6 @@ def read_types(reply: ScannedReply) -> dict[str, str]:
             types.update(_read_list(span.value))
         else:
             types.update(_find_types(span.value))
-    return types
-
-
-def read_numbered_types(reply: ScannedReply) -> dict[int, dict[str, str]]:
-    """Return the types of a reply with one object a passage: passage number → key of an entity → type."""
-    types: dict[int, dict[str, str]] = {}
-    for span in reply.spans:
-        if span.is_read:
-            for number, entry in find_numbered(span.value):
-                types.setdefault(number, {}).update(_find_types(entry))
     return types
 
 

@@ -66,12 +66,6 @@ def build_parser(description: str | None = None) -> argparse.ArgumentParser:
         default="file",
         help="ready ones, by rule, by --llm openai, or none",
     )
-    add(
-        "--passages-per-call",
-        type=at_least_one,
-        default=1,
-        help="of --triples llm; each tells of its own in --max-tokens",
-    )
     add("--triples-share", type=a_share, default=1.0, help="of --triples file: only so many, drawn by --seed")
     add("--sweep", action="append", default=[], metavar="NAME=VALUE,…", help="another row a value, of each expansion")
     add("--against", default=None, help="method that all others are compared with")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import product
 
 import pytest
 import report
-from harness.measures import compare
 from reporting.pages import BLOCKS, fill, remove_figures
-from reporting.results import EMBED, LLM_FILE, SELECTION_FILE, SHARED_FILES, Results
+from reporting.results import EMBED, LLM_FILE, SELECTION_FILE, Results
 from repository import BENCHMARKS
 
 from llama_index_gear import MentionTripleExtractor, T2RAGRetriever
@@ -169,20 +167,6 @@ def test_with_a_small_model_no_method_differs_from_hybrid_beyond_chance() -> Non
     two = RESULTS.of_steps(LLM_FILE, "hybrid+gear", 2)
     assert two is not None and two["steps"] < 1.5  # most questions took one
     assert one["recall@5"] > gear["recall@5"]
-
-
-def test_shared_calls_of_a_small_model_are_cut_off_and_differ_by_no_more_than_chance() -> None:
-    for file in SHARED_FILES.values():
-        have = RESULTS.files[file]["conditions"]
-        assert (have["passages"], have["questions"], have["max_tokens"]) == (101, 20, 2048)
-    for method, cut in product(("hybrid+naive", "hybrid+naive+pagerank"), CUTS):
-        one, several = (RESULTS.row(file, method) for file in SHARED_FILES.values())
-        assert one is not None and several is not None
-        shared_hits, single_hits = ([float(hit) for hit in row[f"hits@{cut}"]] for row in (several, one))
-        assert compare(shared_hits, single_hits).p_value >= 0.05
-    replies = (BENCHMARKS / "replies" / "sample-minilm-qwen.jsonl").read_text("utf-8")
-    shared = [reply for reply in map(json.loads, replies.strip().split("\n")) if reply["prompt_tokens"] > 1_000]
-    assert sum(reply["finish"] == "length" for reply in shared) > len(shared) / 2
 
 
 def test_a_killed_store_needed_no_repair() -> None:

@@ -26,7 +26,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.extraction.links import LinkedPassages
 from llama_index_gear.nodes import without_links
-from llama_index_gear.store.alias_rules import states_alias
+from llama_index_gear.store.aliases import states_alias
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 TARGETS = {

@@ -255,8 +255,9 @@ def test_nothing_is_deleted_through_an_alias_that_was_moved(client: QdrantClient
         if name == "scroll" and options["with_payload"] is False:  # what is gone is looked up
             lead(client, "current", "docs")
 
+    relay = ExistingCollection("docs", Relay(client, move), place=ExistingCollection("docs", client).place)
     with pytest.raises(ArgumentError, match=REFUSED):
-        ExistingCollection("docs", Relay(client, move)).extract_to(store, moved=True)  # a relay tells no server's place
+        relay.extract_to(store)  # a relay tells no server's place
     assert read_all(client) == theirs
 
 

@@ -198,11 +198,10 @@ def test_what_makes_one_call_warns_of_a_model_that_repeats_its_prompt(
 
 
 @pytest.mark.parametrize("echoing", ECHOING)
-@pytest.mark.parametrize("passages_per_call", [1, 3])
 def test_an_extractor_stores_nothing_of_a_model_that_repeats_its_prompt(
-    echoing: str, passages_per_call: int, caplog: pytest.LogCaptureFixture
+    echoing: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    extractor = GeARTripleExtractor(llm=ECHOING[echoing](), passages_per_call=passages_per_call)
+    extractor = GeARTripleExtractor(llm=ECHOING[echoing]())
     texts = ["Dell Curry joined the Hornets.", "The Hornets play in Charlotte.", "Charlotte is a city."]
     with caplog.at_level(logging.WARNING):
         nodes = extractor([TextNode(text=text) for text in texts])

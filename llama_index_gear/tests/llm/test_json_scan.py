@@ -26,12 +26,11 @@ from llama_index_gear.llm.json_scan import (
     find_texts,
     scan,
 )
-from llama_index_gear.llm.parsing import parse_numbered, parse_triples
+from llama_index_gear.llm.parsing import parse_triples
 from llama_index_gear.tests.scanning import scan_reply
 
 PARSERS: dict[str, Callable[[ScannedReply], Any]] = {
     "triples": parse_triples,
-    "numbered": lambda reply: parse_numbered(reply, 9),
     "facts and verdict": parse_facts_and_verdict,
     "verdict": parse_verdict,
     "query": parse_query,

@@ -356,16 +356,6 @@ def test_what_is_deleted_is_gone_where_a_point_is_damaged(store: GeARVectorStore
         store.for_tenant("me").link_aliases([("Dell Curry", "Wardell Curry")])
 
 
-def test_aliases_are_found_and_linked_where_a_triple_of_their_names_is_damaged(store: GeARVectorStore) -> None:
-    facts = [("United States", "signed", "the Treaty"), ("U.S.", "signed", "the Treaty"), ("U.S.", "met", "Bob")]
-    store.add(EMBED([passage("p-new", "They signed.", facts, document="d-new", metadata={"who": "me"})]))
-    mine, damaged = store.for_tenant("me"), Triple(*facts[2]).id("p-new")
-    found = mine.find_aliases()
-    assert [(pair.name, pair.alias, pair.is_sure) for pair in found] == [("United States", "U.S.", True)]
-    change(store, store.triple_collection_name, damaged, having(predicate=5), same)
-    assert mine.find_aliases() == found == mine.link_aliases()
-
-
 def test_a_document_is_replaced_where_a_triple_is_damaged(store: GeARVectorStore) -> None:
     before = contents(store)
     for vector, payload in ((without(DENSE), same), (same, having(**{ALIASES: 5}))):

@@ -368,7 +368,7 @@ REQUESTS: list[Any] = [
         5,
     ),
     methodcaller("similarities_flow", [([Triple(*FACT).id("1-a")], [Triple(*FACT).id("1-a")])]),
-    methodcaller("call_ids_flow"),
+    methodcaller("ids_flow"),
 ]
 
 
