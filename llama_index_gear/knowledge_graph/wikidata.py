@@ -1,4 +1,4 @@
-"""Wikidata's dumps as triples in words (Millions of GeAR-s §5): JSON with one entity a line, or truthy N-Triples."""
+"""Wikidata's dumps as triples in words (Millions of GeAR-s §5): JSON with one entity a line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from llama_index_gear.errors import ArgumentError, GraphFileError, check_counts, check_kinds, read_path
 from llama_index_gear.knowledge_graph.triples_file import Position, ReadReport, get_kind, read_lines
 from llama_index_gear.knowledge_graph.wikidata_formats import (
+    Entity,
     EntitySelection,
-    parse_json_dump,
+    WikidataIndex,
+    parse_dump,
     parse_properties,
-    parse_triples_dump,
 )
-from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
 from llama_index_gear.triple import GraphTriple, Triple
 
 CITES_WORK = "P2860"
@@ -31,7 +31,7 @@ class WikidataDump:
     """A Wikidata dump as triples, to be loaded: `ExternalTripleStore.load(WikidataDump("latest-all.json.bz2", …))`.
 
     It gives the statements between items, in words. It leaves out statements with a literal, "no value" and "some
-    value", deprecated statements, those beside which a preferred one stands (as truthy N-Triples do), and those with an
+    value", deprecated statements, those beside which a preferred one stands (as truthy dumps do), and those with an
     item or property that has no label in the chosen languages.
     `entities` of a triple are Wikidata's identifiers, so that two items of one name stay two. After all statements come
     the aliases, `(label, "alias", alias)`.
@@ -42,11 +42,10 @@ class WikidataDump:
     decompressing what was read.
 
     Args:
-        path: the dump: `.json` (`latest-all.json`) or `.nt` (`latest-truthy.nt`), plain, `.gz` or `.bz2`.
+        path: the dump, `latest-all.json`, plain, `.gz` or `.bz2`.
         folder: folder of the index; each dump and choice of options needs its own.
         languages: languages of labels and aliases, best first, in any case. Default ("en", "mul"); "mul", the names
-            that are the same in all languages, comes last if it is not named. N-Triples rename some of Wikidata's
-            codes, as "simple" to "en-simple".
+            that are the same in all languages, comes last if it is not named.
         aliases: maximum number of aliases an item. Default 1 (Millions of GeAR-s §5); 0: none.
         allow: properties to take ("P22"). Default: None, which takes all.
         deny: properties to leave out. Default ("P2860",), "cites work".
@@ -88,7 +87,7 @@ class WikidataDump:
         allowed = None if allow is None else parse_properties(allow)
         chosen = tuple(dict.fromkeys([*(language.lower() for language in languages), _ALL_LANGUAGES]))
         self._selection = EntitySelection(chosen, aliases, allowed, parse_properties(deny))
-        self._parse = {"json": parse_json_dump, "nt": parse_triples_dump}[get_kind(self.path, ("json", "nt"))]
+        get_kind(self.path, ("json",))
 
     def read(self) -> ReadReport:
         """Make the index, or continue it; do nothing if it is complete."""
@@ -144,7 +143,7 @@ class WikidataDump:
 
         position = replace(reading)
         try:
-            for entity, position in self._parse(lines, self._selection, report, reading):
+            for entity, position in parse_dump(lines, self._selection, report, reading):
                 batch.append(entity)
                 report.kept += len(entity.statements)
                 if len(batch) >= _COMMIT:

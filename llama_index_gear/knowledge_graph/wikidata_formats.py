@@ -1,33 +1,147 @@
-"""Parsers of Wikidata's entities: a line of JSON each, or a block of truthy N-Triples each."""
+"""Wikidata's entities, as lines of JSON, and their index on the disk."""
 
 from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.knowledge_graph.triples_file import Position, ReadReport
-from llama_index_gear.knowledge_graph.wikidata_index import Entity
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS label (id INTEGER PRIMARY KEY, label TEXT, language INTEGER);
+CREATE TABLE IF NOT EXISTS alias (id INTEGER, number INTEGER, alias TEXT, PRIMARY KEY (id, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS redirect (id INTEGER PRIMARY KEY, target INTEGER);
+CREATE TABLE IF NOT EXISTS statement (subject INTEGER, property INTEGER, object INTEGER);
+"""
+_CHUNK = 5_000
+
+
+@dataclass
+class Entity:
+    """An entity of a dump. Items have Wikidata's numbers (42 is Q42), properties their negatives (−31 is P31).
+
+    Attributes:
+        id: number of the entity.
+        label: label in the best language that has one; empty if none has.
+        language: rank of that language among the chosen ones, from 0.
+        aliases: aliases in the best language that has some.
+        statements: (property, item) pairs, each once.
+        target: number of the item that this one redirects to; None: no redirect.
+
+    """
+
+    id: int
+    label: str = ""
+    language: int = 0
+    aliases: Sequence[str] = ()
+    statements: dict[tuple[int, int], None] = field(default_factory=dict)
+    target: int | None = None
+
+
+class WikidataIndex:
+    """An index in one SQLite file. Entities and the position in the dump are committed together.
+
+    Args:
+        path: the file; made if it does not exist.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A load iterates in worker threads, one at a time, so SQLite need not check the thread.
+        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._file.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -64000;")
+        self._file.executescript(_TABLES)
+
+    def get_note(self, key: str) -> Any:
+        """Return the note under this key; None if there is none."""
+        row = self._file.execute("SELECT value FROM about WHERE key = ?", [key]).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def add(self, entities: Sequence[Entity], **notes: Any) -> None:
+        """Add entities and notes, all or nothing."""
+        self._file.execute("BEGIN")
+        try:
+            self._insert(entities)
+            rows = [(key, json.dumps(value)) for key, value in notes.items()]
+            self._file.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", rows)
+        except BaseException:
+            self._file.execute("ROLLBACK")
+            raise
+        self._file.execute("COMMIT")
+
+    def _insert(self, entities: Sequence[Entity]) -> None:
+        self._file.executemany(
+            "INSERT INTO label VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET label = excluded.label, "
+            "language = excluded.language WHERE excluded.language < label.language",
+            [(entity.id, entity.label, entity.language) for entity in entities if entity.label],
+        )
+        aliases = [(entity.id, number, alias) for entity in entities for number, alias in enumerate(entity.aliases)]
+        self._file.executemany("INSERT OR IGNORE INTO alias VALUES (?, ?, ?)", aliases)
+        redirects = [(entity.id, entity.target) for entity in entities if entity.target is not None]
+        self._file.executemany("INSERT OR REPLACE INTO redirect VALUES (?, ?)", redirects)
+        statements = [(entity.id, *statement) for entity in entities for statement in entity.statements]
+        self._file.executemany("INSERT INTO statement VALUES (?, ?, ?)", statements)
+
+    def statements(self) -> Iterator[tuple[tuple[int, str], str, tuple[int, str]]]:
+        """Iterate over the statements: ((item, label), property's label, (item, label)). A missing label is empty."""
+        last = 0
+        properties: dict[int, tuple[int, str]] = {}  # some ten thousand, each looked up once
+        while True:
+            rows = self._file.execute(
+                "SELECT rowid, subject, property, object FROM statement WHERE rowid > ? ORDER BY rowid LIMIT ?",
+                [last, _CHUNK],
+            ).fetchall()
+            if not rows:
+                return
+            last = rows[-1][0]
+            labels = self.labels({number for row in rows for number in (row[1], row[3])})
+            properties |= self.labels({row[2] for row in rows} - properties.keys())
+            for _, subject, property_, object_ in rows:
+                yield labels[subject], properties[property_][1], labels[object_]
+
+    def aliases(self) -> Iterator[tuple[tuple[int, str], str]]:
+        """Iterate over the aliases: ((item, label), alias). A missing label is empty."""
+        last = (0, -1)
+        while True:
+            rows = self._file.execute(
+                "SELECT id, number, alias FROM alias WHERE (id, number) > (?, ?) ORDER BY id, number LIMIT ?",
+                [*last, _CHUNK],
+            ).fetchall()
+            if not rows:
+                return
+            last = rows[-1][:2]
+            labels = self.labels({row[0] for row in rows})
+            for number, _, alias in rows:
+                yield labels[number], alias
+
+    def labels(self, numbers: Iterable[int]) -> dict[int, tuple[int, str]]:
+        """Return for each entity the entity that it redirects to (else itself), and its label."""
+        wanted = set(numbers)
+        targets = dict(self._select("SELECT id, target FROM redirect", wanted))
+        known = dict(self._select("SELECT id, label FROM label", {targets.get(number, number) for number in wanted}))
+        return {
+            number: (target, known.get(target, ""))
+            for number, target in ((number, targets.get(number, number)) for number in wanted)
+        }
+
+    def _select(self, select: str, numbers: set[int]) -> list[tuple[Any, ...]]:
+        where = f"{select} WHERE id IN (SELECT value FROM json_each(?))"
+        return self._file.execute(where, [json.dumps(list(numbers))]).fetchall()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
 
 _NUMBER = re.compile(r"([PQ])([1-9]\d{0,17})")
-_ENTITY = re.compile(rb"<http://www\.wikidata\.org/entity/([PQ][1-9]\d{0,17})>")
-_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"@([\w-]+)')
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
-_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
-_TRIPLE = re.compile(
-    rb"(?:<[^<>\s]*>|_:[^\s<>\"]+)[ \t]*"  # subject
-    rb"(<[^<>\s]*>)[ \t]*"
-    rb"(<[^<>\s]*>|_:[^\s<>\"]*[^\s<>\".]|\"(?:[^\"\\]|\\.)*\"(?:@[\w-]+|\^\^[ \t]*<[^<>\s]*>)?)"
-    rb"[ \t]*\.[ \t]*(?:\#.*)?"
-)
-"""An N-Triple, as its grammar allows it: with or without blanks, and with a comment behind the dot."""
-_DIRECT = b"<http://www.wikidata.org/prop/direct/"
-_LABEL = b"<http://www.w3.org/2000/01/rdf-schema#label>"
-_ALTERNATIVE = b"<http://www.w3.org/2004/02/skos/core#altLabel>"
-_SAME = b"<http://www.w3.org/2002/07/owl#sameAs>"
 
 
 @dataclass(frozen=True)
@@ -71,14 +185,10 @@ class EntitySelection:
         entity.aliases = list(distinct)[: self.aliases]
 
 
-Parsed: TypeAlias = Iterator[tuple[Entity, Position]]
-"""Entities, each with the position in the file after it."""
-
-
-def parse_json_dump(
+def parse_dump(
     lines: Iterable[bytes], selection: EntitySelection, report: ReadReport, position: Position
-) -> Parsed:
-    """Parse the entities of a JSON dump."""
+) -> Iterator[tuple[Entity, Position]]:
+    """Parse the entities of a JSON dump, each with the position in the file after it."""
     for line in lines:
         report.lines = position.lines
         if not line:
@@ -146,107 +256,11 @@ def _list_entries(
     return [(key, value) for key, value in entries if selection is None or key.lower() in selection.languages]
 
 
-def parse_triples_dump(
-    lines: Iterable[bytes], selection: EntitySelection, report: ReadReport, position: Position
-) -> Parsed:
-    """Parse the entities of a truthy dump, where consecutive lines of one subject make an entity."""
-    block: _Block | None = None
-    for line in lines:
-        if line[:1] in b" \t":
-            line = line.lstrip(b" \t")
-        subject = _ENTITY.match(line)
-        number = None if subject is None else _parse_number(subject[1].decode())
-        if block is not None and number != block.entity.id:
-            yield block.to_entity(selection), block.end
-            block = None
-        report.lines = position.lines
-        if number is None:
-            if not line:
-                report.complain_of_length()
-            elif line.strip() and not line.startswith(b"#") and _split_triple(line) is None:
-                report.complain("no N-Triple")
-            continue
-        if block is None:
-            report.entities += 1
-            block = _Block(Entity(number), replace(position))
-        try:
-            block.add_line(line, selection, report)
-        except (ValueError, OverflowError) as error:
-            report.complain(f"{type(error).__name__}: {error}")
-        block.end = replace(position)
-    if block is not None:
-        yield block.to_entity(selection), block.end
-
-
-@dataclass
-class _Block:
-    """Consecutive lines of one subject: the entity so far, and the position after the last line."""
-
-    entity: Entity
-    end: Position
-    labels: dict[str, str] = field(default_factory=dict)
-    aliases: dict[str, list[str]] = field(default_factory=dict)
-
-    def add_line(self, line: bytes, selection: EntitySelection, report: ReadReport) -> None:
-        parts = _split_triple(line)
-        if parts is None:
-            raise ValueError("no N-Triple")
-        predicate, object_ = parts
-        item = _ENTITY.fullmatch(object_)
-        if predicate.startswith(_DIRECT):
-            if self.entity.id < 0:  # statements about properties are left out
-                return
-            if item is not None and item[1].startswith(b"Q"):
-                property_ = _parse_number(predicate[len(_DIRECT) : -1].decode())
-                selection.add_statement(self.entity, property_, _parse_number(item[1].decode()), report)
-            else:
-                report.drop(_name_drop_reason(object_))
-        elif predicate == _SAME and item is not None:
-            self.entity.target = _parse_number(item[1].decode())
-        elif predicate in (_LABEL, _ALTERNATIVE):
-            literal = _LITERAL.fullmatch(object_.decode("utf-8"))
-            if literal is None:
-                raise ValueError("no literal with a language")
-            text = _clean_text(_ESCAPE.sub(_unescape, literal[1]))
-            if predicate == _LABEL:
-                self.labels[literal[2]] = text
-            elif text:
-                self.aliases.setdefault(literal[2], []).append(text)
-
-    def to_entity(self, selection: EntitySelection) -> Entity:
-        selection.set_names(self.entity, self.labels, self.aliases)
-        return self.entity
-
-
-def _split_triple(line: bytes) -> tuple[bytes, bytes] | None:
-    """Return predicate and object of an N-Triple; None if the line is not one."""
-    text = line.strip()
-    has_comment = b" #" in text or b".#" in text or b"\t#" in text  # perhaps: it may be in a text
-    parts = text[:-1].split(None, 2) if text.endswith(b".") and not has_comment else []
-    is_plain = len(parts) == 3 and parts[0].startswith((b"<", b"_:")) and parts[1].startswith(b"<")
-    if is_plain and parts[1].find(b">") == len(parts[1]) - 1:  # as Wikidata writes them
-        return parts[1], parts[2].rstrip()
-    found = _TRIPLE.fullmatch(text)
-    return None if found is None else (found[1], found[2])
-
-
-def _name_drop_reason(object_: bytes) -> str:
-    """Return the reason why an object is dropped."""
-    if object_.startswith(b"_:") or b"/.well-known/genid/" in object_:
-        return "no or some value"
-    return "not an item" if _ENTITY.fullmatch(object_) else "literal"
-
-
 def _clean_text(text: str) -> str:
     """Collapse white space and pair surrogates; replace a lone surrogate, which is no character."""
     if not text.isascii():
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return " ".join(text.split())
-
-
-def _unescape(match_: re.Match[str]) -> str:
-    code = match_[1] or match_[2]
-    return chr(int(code, 16)) if code else _ESCAPES.get(match_[3], match_[3])
 
 
 def _parse_number(name: str) -> int:
