@@ -202,7 +202,7 @@ STEP = {"needed": [1], "facts": [], "answerable": True, "answer": "Osthafen"}
 async def test_an_agent_retries_and_gives_room_by_itself(
     server: OpenAIServer, store: GeARVectorStore, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
     llm = AnyOpenAI(model="any", api_key="none", api_base=server.base_url, max_retries=0, max_tokens=100)
     server.script(Reply("full", status=529), Reply(body={**HEAD, **PASSING[0]}), CUT_OFF[0], Reply(json.dumps(STEP)))
     engine = GeARQueryEngine.from_vector_store(store, llm=llm)

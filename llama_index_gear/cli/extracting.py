@@ -15,16 +15,20 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear import ExistingCollection, GeARTripleExtractor, MentionTripleExtractor
+from llama_index_gear.characters import count
 from llama_index_gear.cli import models
 from llama_index_gear.cli.extraction_options import ExtractionOptions
 from llama_index_gear.cli.failures import find_server, is_of_server
 from llama_index_gear.cli.store_folder import NotedStore, check_collection, check_llm, fill_store, open_store
 from llama_index_gear.cli.store_note import StoreNote, describe_collection
-from llama_index_gear.extraction.accounting import ExtractionEstimate
+from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger, Price, format_cost
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.ingestion.existing_collection import CollectionReport
 from llama_index_gear.ingestion.messages import show_line
+from llama_index_gear.nodes import Outcome
 
+_SHOWN_FAILURES = 3
+_SHOWN_LINKS = 50
 _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's client retries a used-up quota too
 
 _served: ContextVar[NotedStore | None] = ContextVar("served", default=None)
@@ -165,3 +169,32 @@ def extract_collection(
         store.pass_turns()
         with leave_folder(store), tell_paid(extractor):
             return theirs.extract_to(store, extractor, show_progress=True)
+
+
+def report_links(number: int, dead: Sequence[str]) -> None:
+    """Say how many links there are between files, and name those that lead nowhere."""
+    if number or dead:
+        echo(f"{count(number, 'link')} between files, {len(dead)} that lead nowhere")
+    for link in dead[:_SHOWN_LINKS]:
+        echo(f"dead link: {link}", err=True)
+    if len(dead) > _SHOWN_LINKS:
+        echo(f"and {count(len(dead) - _SHOWN_LINKS, 'dead link')} more", err=True)
+
+
+def report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> int:
+    """Print the account of a model's extraction, and return the exit code that it asks for."""
+    if ledger.passages:
+        paid = Price(*options.price).of(ledger.prompt_tokens, ledger.completion_tokens) if options.price else None
+        echo(f"extraction: {ledger}" + ("" if paid is None else f", {format_cost(paid)}"), err=True)
+    if ledger.refused > ledger.triples:
+        echo("the schema refused most triples: wider --entity-types and --relation-types keep more", err=True)
+    left = [problem for _, outcome, problem in ledger.failures if Outcome(outcome).is_left_out]
+    failures = [failure for failure in ledger.failures if not Outcome(failure[1]).is_left_out]
+    for name, outcome, problem in failures[:_SHOWN_FAILURES]:
+        echo(" ".join(f"failed: {name}: {outcome}: {problem}".split()), err=True)
+    if more := len(failures[_SHOWN_FAILURES:]):
+        echo(f"failed: {more} more. The next run tries them again", err=True)
+    if left:
+        are = "is" if len(left) == 1 else "are"
+        echo(f"stopped: {left[-1]}; {count(len(left), 'passage')} {are} left, and the next run goes on", err=True)
+    return 1 if ledger.failures else 0

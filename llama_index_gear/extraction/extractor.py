@@ -24,8 +24,7 @@ from llama_index_gear.extraction.accounting import (
     ExtractionLedger,
     log_ledger,
 )
-from llama_index_gear.extraction.calls import PassageCalls, Room
-from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, fit_to_schema
+from llama_index_gear.extraction.calls import EXTRACT_PROMPT, PassageCalls, Room, fit_to_schema
 from llama_index_gear.extraction.runs import ExtractionCache, ExtractionRun
 from llama_index_gear.extraction.schema import ALL_ALLOWED, ExtractionSchema
 from llama_index_gear.extraction.serialization import (

@@ -20,8 +20,7 @@ from llama_index_gear.extraction.accounting import ExtractionEstimate, Extractio
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, Request, RunFunction, ask, blocking, unblocked
-from llama_index_gear.ingestion.targets import Target
-from llama_index_gear.ingestion.updates import describe_extractor, keep_triples, scope_filters, select_flow
+from llama_index_gear.ingestion.updates import Target, describe_extractor, keep_triples, scope_filters, select_flow
 from llama_index_gear.nodes import SOURCE_KEY, record_of
 from llama_index_gear.resources import ClosedByWith
 from llama_index_gear.store.access import connection_of, reads_of, tenancy_of

@@ -16,13 +16,13 @@ from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import Connected
 from llama_index_gear.store.copy import check_apart_flow, copy_flow, copy_links_flow
+from llama_index_gear.store.deletes import UnfinishedWrites
 from llama_index_gear.store.embedded.client import EdgeClient, compact
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.neighborhood import MAX_TRIPLES, GraphPages
 from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.triple_vectors import TripleVectors
-from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.store.writes import StoreWrites
 
 

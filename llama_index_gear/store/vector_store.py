@@ -24,7 +24,7 @@ from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, make_encoder
 from llama_index_gear.store.collections import Collections, NamedCollection
 from llama_index_gear.store.connection import NAME_FIRST, Connection, Consistency
-from llama_index_gear.store.deletes import StoreDeletes
+from llama_index_gear.store.deletes import StoreDeletes, UnfinishedWrites
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import StoreChecks
@@ -34,7 +34,6 @@ from llama_index_gear.store.side_by_side import SERVER_LIMIT
 from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.triple_vectors import TripleVectors
-from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.store.upkeep import StoreUpkeep
 from llama_index_gear.store.vector_checks import TruncationCheck
 from llama_index_gear.store.writes import StoreWrites

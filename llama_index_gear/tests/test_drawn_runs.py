@@ -35,7 +35,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.agents.gear import external_policy, policy, selection
 from llama_index_gear.agents.t2rag import policy as t2rag
-from llama_index_gear.extraction.prompts import EXTRACT_PROMPT
+from llama_index_gear.extraction.calls import EXTRACT_PROMPT
 from llama_index_gear.llm.prompting import _find_examples
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT

@@ -309,7 +309,7 @@ def test_the_wait_before_a_retry_doubles_and_minds_the_header(monkeypatch: pytes
     limited = ConnectionError("slow down")
     limited.response = SimpleNamespace(headers={"retry-after": "7"})  # type: ignore[attr-defined]
     llm = ScriptedLLM([ConnectionError("gone"), ConnectionError("gone"), limited, write_reply()])
-    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.5)
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.5)
     GeARTripleExtractor(llm)(make_passages("Ada"))
     first, second, third = waits
     assert 0.5 <= first <= 1.0 and 1.0 <= second <= 2.0 and third == 7
@@ -435,7 +435,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
         await sleep(0)
 
     monkeypatch.setattr(asyncio, "sleep", note)
-    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.0)
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.0)
     llm = ScriptedLLM([LimitError(**headers)], otherwise=state_fact)
     assert list_outcomes(GeARTripleExtractor(llm)(make_passages("Ada"))) == ["extracted"]
     assert waited == [seconds]

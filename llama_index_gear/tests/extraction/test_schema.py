@@ -17,9 +17,8 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index_gear import GeARTripleExtractor, Triple
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import ExtractionLedger
-from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, fit_to_schema
+from llama_index_gear.extraction.calls import EXTRACT_PROMPT, fit_to_schema, read_types
 from llama_index_gear.extraction.schema import ALL_ALLOWED, ExtractionSchema
-from llama_index_gear.llm.entity_types import read_types
 from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM

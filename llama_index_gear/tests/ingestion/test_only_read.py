@@ -19,8 +19,8 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear import ExistingCollection, GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.store.deletes import UnfinishedWrites
 from llama_index_gear.store.schema import ANY_CALL, UNFINISHED
-from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage
 

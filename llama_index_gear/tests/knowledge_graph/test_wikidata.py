@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
-from llama_index_gear.knowledge_graph import triples_file, wikidata, wikidata_formats
+from llama_index_gear.knowledge_graph import triples_file, wikidata
 from llama_index_gear.knowledge_graph.triples_file import TriplesFile
-from llama_index_gear.knowledge_graph.wikidata import WikidataDump
-from llama_index_gear.knowledge_graph.wikidata_formats import Entity, WikidataIndex
+from llama_index_gear.knowledge_graph.wikidata import Entity, WikidataDump, WikidataIndex
 from llama_index_gear.triple import GraphTriple, Triple
 
 
@@ -277,7 +276,7 @@ def test_a_killed_read_goes_on_where_it_was(
     for moment in range(1, whole.report.entities + 1):
         dump = WikidataDump(path, tmp_path / f"killed{moment}")
         seen = 0
-        parse = wikidata_formats.parse_dump
+        parse = wikidata.parse_dump
 
         def parse_until_killed(*arguments: Any, until: int = moment, parse: Any = parse) -> Any:
             nonlocal seen

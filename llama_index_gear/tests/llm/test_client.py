@@ -19,7 +19,7 @@ from llama_index.core.schema import TextNode
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, T2RAGQueryEngine, Triple
 from llama_index_gear.errors import OutOfTime
-from llama_index_gear.llm import retries
+from llama_index_gear.llm import client
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.responses import count_tokens
 from llama_index_gear.nodes import read_triples
@@ -172,7 +172,7 @@ MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_an_error_that_may_pass_is_retried_as_often_as_allowed(
     mode: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
     reply = await ask(mode, ScriptedLLM([error, error, "yes"]))
     assert (reply.text, reply.calls, reply.error) == ("yes", 3, None)
     reply = await ask(mode, ScriptedLLM([error] * 4))
@@ -185,7 +185,7 @@ async def test_an_error_that_may_pass_is_retried_as_often_as_allowed(
 
 @MODES
 async def test_no_retry_begins_that_would_be_late(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "RETRY_BACKOFF", 600.0)
+    monkeypatch.setattr(client, "RETRY_BACKOFF", 600.0)
     reply = await ask(mode, ScriptedLLM([Overloaded("full")]), within=300.0)
     assert isinstance(reply.error, Overloaded) and reply.calls == 1
 

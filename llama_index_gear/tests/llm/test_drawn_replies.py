@@ -17,10 +17,9 @@ from llama_index_gear.agents.gear.external_policy import parse_decision, parse_r
 from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, parse_query, parse_verdict
 from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.extraction.calls import parse_extraction
+from llama_index_gear.extraction.calls import parse_extraction, read_types
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.flow import Reply
-from llama_index_gear.llm.entity_types import read_types
 from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, ScannedReply
 from llama_index_gear.llm.parsing import parse_triples
 from llama_index_gear.llm.selection import parse_selection

@@ -34,7 +34,7 @@ from llama_index_gear.agents.t2rag.clues import Clues
 from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, RESOLVE_PROMPT, decompose_flow, resolve_flow
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import READ_PROMPT, read_facts_flow
-from llama_index_gear.extraction.prompts import EXTRACT_PROMPT
+from llama_index_gear.extraction.calls import EXTRACT_PROMPT
 from llama_index_gear.flow import CallLLM, Reply, run
 from llama_index_gear.llm.prompting import drop_echoes, require_own
 from llama_index_gear.nodes import read_triples

@@ -151,7 +151,7 @@ async def test_thoughts_do_not_reach_the_agent_behind_a_tool(store: GeARVectorSt
 async def test_an_answer_that_a_busy_server_refuses_is_asked_for_again(
     store: GeARVectorStore, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
     llm = ScriptedLLM(['{"triples": []}', ConnectionError("lost"), TimeoutError("late"), "Rome [2]"])
     engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"))
     text, _, _ = await ask(mode, engine)

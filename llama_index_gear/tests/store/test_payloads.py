@@ -25,7 +25,7 @@ from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.payloads import MAX_LEVELS, check_storable
+from llama_index_gear.store.points import MAX_LEVELS, check_storable
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tests.store_contract import contents, passage, read
 from llama_index_gear.triple import Triple

@@ -854,7 +854,7 @@ async def test_no_call_begins_after_the_time_is_over(store: GeARVectorStore, mod
 async def test_the_model_s_own_time_out_is_a_failure_once_it_was_asked_again(
     store: GeARVectorStore, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
     for timeout in (None, 60):
         late = [TimeoutError("late")] * 4
         retriever, llm = make_gear(store, [write_facts(FATHER), *late], budget=Budget(timeout=timeout))

@@ -16,9 +16,8 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import GeARError
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
-from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
+from llama_index_gear.retrievers.paper_gear import ExternalGeARRetriever, PaperGeARRetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
