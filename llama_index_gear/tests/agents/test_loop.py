@@ -163,6 +163,21 @@ def test_retries_count_and_each_call_is_told_how_many_it_may_take() -> None:
     assert (trace.stopped, trace.llm_calls, len(trace.calls)) == ("max_llm_calls", 7, 3)
 
 
+def test_no_call_is_begun_once_max_tokens_are_spent() -> None:
+    """40 + 9 of 100, 49 + 30 + 20 of 100, 99 + 1: the third call may begin, the fourth may not, a search always may."""
+    costs = [(40, 9), (30, 20), (0, 1)]
+    replies = [Reply(prompt_tokens=sent, completion_tokens=received) for sent, received in costs]
+    trace, plan = _make_trace(), Plan([[[ASK]], [[ASK]], [[ASK], [SEARCH], [ASK]], [[ASK]]])
+    flow = agent_flow(plan, trace, Budget(max_tokens=100))
+    assert next(flow) == [ASK]
+    assert flow.send([replies[0]]) == [ASK]
+    assert flow.send([replies[1]]) == [ASK]
+    assert flow.send([replies[2]]) == [SEARCH]
+    assert flow.send(["found"]) == [LAST]
+    assert (trace.stopped, trace.llm_calls, len(trace.steps)) == ("max_tokens", 3, 3)
+    assert _get_result(flow, ["z"]) == [*replies, "found", "z"]
+
+
 @pytest.mark.parametrize("budget", [Budget(max_llm_calls=1), Budget(max_tokens=10), Budget(timeout=10)])
 def test_a_budget_that_is_just_used_up_when_the_policy_ends_did_not_end_it(budget: Budget) -> None:
     trace, clock = _make_trace(), Clock()

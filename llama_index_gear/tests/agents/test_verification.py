@@ -112,6 +112,14 @@ def test_an_answer_that_follows_from_nothing_is_unsupported(cited: str, basis: s
     assert trace.checks[-1].missing == LACKING and len(calls) == len(asked)
 
 
+def test_without_passages_or_without_a_response_nothing_is_asked() -> None:
+    trace, calls = verify(judge(""))
+    assert trace.verification == "no passage" and calls == [] and trace.supporting == []
+    for response in ("", " \n"):
+        trace, calls = verify(judge(""), cited="ab", response=response)
+        assert trace.verification == "no answer" and calls == [] and trace.supporting == []
+
+
 sets = st.sets(st.sampled_from(NAMES))
 
 
