@@ -33,7 +33,7 @@ from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.tests.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace import rendering
 from llama_index_gear.trace.trace import Trace
 
@@ -255,19 +255,6 @@ def test_a_terminal_and_a_page_show_it_and_do_not_obey(tmp_path: Path, kind: str
         assert ORDER in page or kind not in ("markup", "turn")  # it is there, as data
         assert [page.count(tag) for tag in ("<script", "</script", "<!--")] == TAGS
     store.close()
-
-
-def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
-    """The store keeps texts as they are, and can be opened again."""
-    for number, text in enumerate(HOSTILE.values()):
-        store = make_hostile_store(tmp_path / f"store-{number}", text)
-        held = contents(store)
-        assert store.get_nodes(["p"])[0].get_content() == text
-        store.close()
-        again = GeARVectorStore.from_path(tmp_path / f"store-{number}", embed_model=EMBED, embed_triples=True)
-        assert contents(again) == held and again.check().ok
-        assert again.get_nodes(["p"])[0].metadata["title"] == text
-        again.close()
 
 
 def test_names_of_a_megabyte(tmp_path: Path) -> None:

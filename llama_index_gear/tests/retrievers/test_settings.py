@@ -187,16 +187,6 @@ async def test_gear_s_agent_walks_a_graph_that_exists(
     assert "gift" in gift.passages and dog.passages == []  # nothing of the graph is about a dog
 
 
-def test_links_to_something_else_are_dropped_and_shown(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    llm = ScriptedLLM([write_facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
-    _, trace = PaperGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph), calls="single").retrieve_with_trace(
-        QUESTION
-    )
-    (step,) = trace.steps
-    assert [link.fact for link in step.misaligned] == [["Dog", "director", "Cat"]]
-    assert all(link.passage_id for link in step.linked)
-
-
 def test_gear_s_agent_keeps_links_to_something_else_if_told_to(
     store: GeARVectorStore, graph: ExternalTripleStore
 ) -> None:
@@ -424,12 +414,6 @@ def test_of_several_prompts_all_are_replaced_or_none(store: GeARVectorStore) -> 
     retriever.update_prompts({"read": good_one})
     assert retriever._policy.expansion.prompts["read"] is good_one  # the expansion's and the policy's are one
     assert retriever.expansion.get_prompts() == {"read": before["read"]}
-
-
-def test_prompts_of_two_retrievers_are_two(store: GeARVectorStore) -> None:
-    one, other = (SyncGERetriever(store, llm=ScriptedLLM()) for _ in range(2))
-    one.update_prompts({"read": PromptTemplate("Own {question} {passages}")})
-    assert other.get_prompts()["read"].get_template() != one.get_prompts()["read"].get_template()
 
 
 def test_a_pool_is_the_same_in_the_retriever_and_the_agent(store: GeARVectorStore) -> None:
