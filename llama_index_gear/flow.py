@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from time import monotonic
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -108,6 +109,14 @@ class RunFunction(Request[Answer_co]):
 
     function: Callable[[], Answer_co]
     afunction: Callable[[], Awaitable[Answer_co]] | None = None
+
+    def answer(self) -> Answer_co:
+        """Run the function."""
+        return self.function()
+
+    async def aanswer(self) -> Answer_co:
+        """`answer`, without blocking the event loop."""
+        return await (self.afunction or partial(asyncio.to_thread, self.function))()
 
 
 @dataclass(frozen=True)

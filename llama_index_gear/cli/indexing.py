@@ -26,8 +26,9 @@ from llama_index_gear.characters import count
 from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.blocks import MARKDOWN
-from llama_index_gear.extraction.links import DeadLink, LinkedPassages, relink
+from llama_index_gear.extraction.links import DeadLink, LinkedPassages, relink_flow
 from llama_index_gear.extraction.sentences import split_pieces
+from llama_index_gear.flow import RunFunction, run
 from llama_index_gear.ingestion.files import FolderReader
 from llama_index_gear.ingestion.messages import shorten_line, show_line
 from llama_index_gear.ingestion.origins import read_file, refuse_meeting
@@ -148,7 +149,7 @@ class IndexPlan:
             for start in range(0, len(relinked), _BATCH):
                 batch = relinked[start : start + _BATCH]
                 self.store.pass_turn()
-                written += relink(self.store, batch)
+                written += run(relink_flow(self.store, batch), RunFunction.answer)
                 bar.update(len(batch))
         files = {node.metadata["file"] for node in self.wanted.values()}
         skipped, failed = self.reader.skipped, self.reader.failed

@@ -283,7 +283,6 @@ def ask(
     if question is None and page is not None:
         raise click.UsageError("--html shows the search of one question: give it on the command line")
     store_folder = _announce(store_folder, embed, must_exist=page is None)
-    from llama_index_gear import RankingWeights
     from llama_index_gear.cli import asking
     from llama_index_gear.cli.models import open_llm
     from llama_index_gear.cli.store_folder import load_once, open_store
@@ -294,15 +293,7 @@ def ask(
             "--html shows an agent's search, which needs a model: set OPENAI_API_KEY, or give --llm; a page that needs "
             "none is `graph NAME`"
         )
-    weights = None
-    if weights_file is not None:
-        try:
-            weights = RankingWeights.load(weights_file)
-        except GeARError as error:
-            raise click.ClickException(
-                f"--weights takes a file from `compare --fit`; {weights_file}: {error}"
-            ) from error
-
+    weights = None if weights_file is None else asking.load_weights(weights_file)
     load = load_once()
 
     def answer(asked: str) -> asking.Answer:

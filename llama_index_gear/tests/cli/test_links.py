@@ -58,6 +58,19 @@ def test_links_are_counted_and_those_that_lead_nowhere_are_named(run: Runner, fo
     assert read_links(folder.parent / "s") == {"sub/yard.md-0": ["The crane"]}
 
 
+def test_a_dead_link_has_a_line_where_the_text_is_the_files_own(run: Runner, folder: Path) -> None:
+    """A page of a wiki is text, and is turned into Markdown: its lines are others."""
+    (folder / "a.wiki").write_text("{|\n|x\n|}\n\n== Oil ==\n\nSee [[Nowhere]].", "utf-8")
+    (folder / "b.txt").write_text("Words.\n\nSee [[Nowhere]].", "utf-8")
+    (folder / "c.markdown").write_text("See [it](gone.md).", "utf-8")
+    ran = run("index", "docs", "--store", "s")
+    assert [line for line in ran.err.splitlines() if line.startswith("dead link")] == [
+        "dead link: a.wiki: Nowhere",
+        "dead link: b.txt:3: Nowhere",
+        "dead link: c.markdown:1: gone.md",
+    ]
+
+
 def test_a_file_of_that_name_elsewhere_is_no_target_of_a_path(run: Runner, folder: Path) -> None:
     (folder / "sub").mkdir()
     (folder / "sub" / "plan.png").write_bytes(b"\x89PNG\r\n\x1a\n\xff")
