@@ -44,7 +44,6 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _READ_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 _SHOWN_FAILURES = 3
-_SHOWN_LINKS = 50
 _NEW_OBJECTS = 100_000  # between two collections: imports make a million objects that stay, a tenth of a start's time
 
 Command = Callable[..., Any]
@@ -139,6 +138,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
             f"--store {store_folder} is the folder of the files, or around it: give it one of its own"
         )
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not options.estimate)
+    from llama_index_gear.cli.dead_links import show_links
     from llama_index_gear.cli.extracting import leave_folder, make_extractor, tell_paid
     from llama_index_gear.cli.indexing import plan_index
     from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
@@ -165,7 +165,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
         f"{report.deleted} deleted; {count(report.triples, 'triple')}, {report.embedded} of them embedded. "
         f'Ask them: llama-index-gear ask "…" --store {shlex.quote(str(store_folder))}'
     )
-    _report_links(report.links, report.dead_links)
+    show_links(report.links, report.dead_links)
     for name, reason in report.skipped.items():
         click.echo(f"skipped: {name}: {reason}", err=True)
     for name, reason in report.failed.items():
@@ -173,16 +173,6 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
     if report.unread:
         raise click.Abort
     return _report_extraction(report.ledger, options) or (1 if report.failed else 0)
-
-
-def _report_links(number: int, dead: Sequence[str]) -> None:
-    """Say how many links there are between files, and name those that lead nowhere."""
-    if number or dead:
-        click.echo(f"{count(number, 'link')} between files, {len(dead)} that lead nowhere")
-    for link in dead[:_SHOWN_LINKS]:
-        click.echo(f"dead link: {link}", err=True)
-    if len(dead) > _SHOWN_LINKS:
-        click.echo(f"and {count(len(dead) - _SHOWN_LINKS, 'dead link')} more", err=True)
 
 
 @commands.command()
@@ -380,13 +370,19 @@ def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
 @commands.command()
 @_with_store
 def check(store_folder: Path, embed: str | None) -> int:
-    """Look for what killed runs, other programs or another embedding model left behind. Nothing is changed."""
+    """Look for what killed runs, other programs or another embedding model left behind. Nothing is changed.
+
+    Links between the files that lead nowhere are named; they are no faults of the store.
+    """
     store_folder = _announce(store_folder, embed)
+    from llama_index_gear.cli.dead_links import check_links, show_links
     from llama_index_gear.cli.store_folder import open_store
 
     with open_store(store_folder, embed, compares=False) as store:
         report = store.check()
-    click.echo(report)
+        click.echo(report)
+        if report.ok:  # else passages may be unreadable
+            show_links(*check_links(store, store_folder))
     return 0 if report.ok else 1
 
 

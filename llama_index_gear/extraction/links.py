@@ -68,6 +68,19 @@ class DeadLink(NamedTuple):
     is_name: bool
 
 
+class LinkReport(NamedTuple):
+    """The links between the documents of a store, as their passages say now.
+
+    Attributes:
+        number: number of links that lead to another document, those in several passages counted once.
+        dead: the links that lead to no document. One to a picture, or to a file that was not read, is among them.
+
+    """
+
+    number: int
+    dead: list[DeadLink]
+
+
 class _Found(NamedTuple):
     """A link or a name in a passage: what is said, of what, and where it leads."""
 
@@ -295,11 +308,15 @@ class LinkTripleExtractor(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return the nodes, those with links as copies with their triples, in place of those of links they had."""
+        linked = self._link(nodes)
+        return [linked[self._tenant_of(node)].attach(node, self.max_triples_per_passage) for node in nodes]
+
+    def _link(self, nodes: Sequence[BaseNode]) -> dict[Any, LinkedPassages]:
+        """Find the links between the documents of each tenant."""
         by_tenant: defaultdict[Any, list[BaseNode]] = defaultdict(list)
         for node in nodes:
             by_tenant[self._tenant_of(node)].append(node)
-        linked = {of: LinkedPassages(its, self.title_key, self.link_keys) for of, its in by_tenant.items()}
-        return [linked[self._tenant_of(node)].attach(node, self.max_triples_per_passage) for node in nodes]
+        return {tenant: LinkedPassages(its, self.title_key, self.link_keys) for tenant, its in by_tenant.items()}
 
     def _tenant_of(self, node: BaseNode) -> Any:
         return node.metadata.get(self.tenant_key) if self.tenant_key else None
@@ -332,6 +349,24 @@ class LinkTripleExtractor(TransformComponent):
         for start in range(0, len(changed), _BATCH):
             written += yield from relink_flow(store, changed[start : start + _BATCH])
         return written
+
+    def check(self, store: PassageStore) -> LinkReport:
+        """Count the links between the documents of a store, and list those that lead nowhere. Nothing is changed.
+
+        Args:
+            store: a `GeARVectorStore`; one that is divided between tenants is checked for each.
+
+        """
+        return run(self._check_flow(store), RunFunction.answer)
+
+    async def acheck(self, store: PassageStore) -> LinkReport:
+        """`check`, without blocking the event loop."""
+        return await arun(self._check_flow(store), RunFunction.aanswer)
+
+    def _check_flow(self, store: PassageStore) -> Flow[LinkReport]:
+        nodes = yield from _read_flow(store, None, with_embeddings=False)
+        linked = (yield from ask(RunFunction(partial(self._link, nodes)))).values()
+        return LinkReport(sum(its.number for its in linked), [dead for its in linked for dead in its.dead])
 
 
 def relink_flow(store: PassageStore, changed: Sequence[tuple[BaseNode, BaseNode]]) -> Flow[int]:

@@ -107,7 +107,7 @@ class FolderReader(BaseReader):
             ]
             files += [Path(root, name) for name in names if not name.startswith(".") and name not in left_out]
         self._ambiguous = frozenset()
-        spellings = Counter(map(self._name, files))
+        spellings = Counter(map(self.name_of, files))
         self._ambiguous = frozenset(name for name, number in spellings.items() if number > 1)
         return sorted(files)
 
@@ -118,7 +118,7 @@ class FolderReader(BaseReader):
 
     def leave(self, paths: Iterable[Path]) -> None:
         """Note the files that an interrupt keeps from being read."""
-        self.unread.update(map(self._name, paths))
+        self.unread.update(map(self.name_of, paths))
 
     def fail(self, name: str, reason: str) -> None:
         """Note that a file whose text was read can't be used."""
@@ -128,11 +128,11 @@ class FolderReader(BaseReader):
         folder = Path(error.filename)
         if folder == self.folder:
             raise error
-        self.failed[self._name(folder)] = str(error.strerror)
+        self.failed[self.name_of(folder)] = str(error.strerror)
 
     def read(self, path: Path) -> list[Document]:
         """Read a file. If it has no text or can't be read, note why and return []."""
-        name = self._name(path)
+        name = self.name_of(path)
         if name in self.failed:
             return []
         try:
@@ -178,7 +178,7 @@ class FolderReader(BaseReader):
     def _read_pages(self, titles: list[str]) -> Iterator[tuple[str, list[str]]]:
         """Yield the path and the texts of each HTML file; add its title to the list."""
         for path in self.list_files():
-            name = self._name(path)
+            name = self.name_of(path)
             if path.suffix.lower() in HTML and name not in self.failed:
                 try:
                     title, texts, _ = self._read_texts(path, name)
@@ -208,7 +208,7 @@ class FolderReader(BaseReader):
         title, texts, *titles = self._process.read(path, name)
         return title, texts, titles[0] if titles else []
 
-    def _name(self, path: Path) -> str:
+    def name_of(self, path: Path) -> str:
         """Return the path of a file below the folder, in its one spelling: systems write the same letters differently.
 
         Where the folder has two files of one spelling, each keeps its own. Bytes that are no UTF-8 are escaped.

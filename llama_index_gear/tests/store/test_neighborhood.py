@@ -41,7 +41,7 @@ def read_facts(file: Path) -> dict[tuple[str, str, str], list[str]]:
         (names[subject], predicate, names[object_].replace("max born", "Max Born")): [
             data["passages"][place]["title"] for place in sorted(stated, key=lambda at: data["passages"][at]["title"])
         ]
-        for subject, predicate, object_, stated in data["facts"]
+        for subject, predicate, object_, stated, _ in data["facts"]
     }
 
 
