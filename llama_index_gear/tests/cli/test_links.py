@@ -58,6 +58,28 @@ def test_links_are_counted_and_those_that_lead_nowhere_are_named(run: Runner, fo
     assert read_links(folder.parent / "s") == {"sub/yard.md-0": ["The crane"]}
 
 
+def test_check_names_links_that_lead_nowhere_too(run: Runner, folder: Path) -> None:
+    """With their lines while the folder is there and says the same; a picture is there as long as the folder is."""
+    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\xff")
+    (folder / "crane.md").write_text("# The crane\n\nIt is tall.", "utf-8")
+    filler = "\n\n".join(
+        f"{name} of the yard is oiled in spring, and once more in autumn." for name in "ABCDEFGHIJKL" * 3
+    )
+    (folder / "yard.md").write_text(f"{filler}\n\n[it](crane.md) [gone](gone.md)\n[view](picture.png)", "utf-8")
+    (folder / "other.md").write_text("Words.\n\nSee [[nobody]].", "utf-8")
+    indexed, checked = run("index", "docs", "--store", "s"), run("check", "--store", "s")
+    named = ["dead link: other.md:3: nobody", "dead link: yard.md:73: gone.md"]
+    for ran in (indexed, checked):
+        assert ran.code == 0 and "\n1 link between files, 2 that lead nowhere\n" in ran.out
+        assert sorted(line for line in ran.err.splitlines() if line.startswith("dead link")) == named
+    (folder / "yard.md").write_text("Other words.", "utf-8")
+    assert "dead link: yard.md: gone.md\n" in run("check", "--store", "s").err
+    folder.rename(folder.parent / "away")
+    checked = run("check", "--store", "s")
+    assert checked.code == 0 and "1 link between files, 3 that lead nowhere\n" in checked.out
+    assert {"dead link: other.md: nobody", "dead link: yard.md: picture.png"} <= set(checked.err.splitlines())
+
+
 def test_a_dead_link_has_a_line_where_the_text_is_the_files_own(run: Runner, folder: Path) -> None:
     """A page of a wiki is text, and is turned into Markdown: its lines are others."""
     (folder / "a.wiki").write_text("{|\n|x\n|}\n\n== Oil ==\n\nSee [[Nowhere]].", "utf-8")

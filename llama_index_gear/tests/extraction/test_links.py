@@ -377,6 +377,23 @@ def test_an_update_leaves_what_another_writer_changed_since_it_read(
         assert read(store)["a.md-0"] == {theirs}
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_links_of_a_store_are_checked_by_tenant(is_async: bool) -> None:
+    one = make({"a.md": ("A", "See [b](b.md), [c](c.md) and [[gone]]."), "b.md": ("B", "x")}, of="one")
+    two = [node.model_copy(update={"id_": f"two-{node.node_id}"}) for node in make({"c.md": ("C", "x")}, of="two")]
+    with GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding()) as store:
+        store.add(WordEmbedding()([*one, *two]))
+        before = read(store)
+        for extractor, number, dead in (
+            (LinkTripleExtractor(), 2, ["gone"]),
+            (LinkTripleExtractor(tenant_key="of"), 1, ["c.md", "gone"]),
+        ):
+            report = asyncio.run(extractor.acheck(store)) if is_async else extractor.check(store)
+            assert report.number == number and sorted(link.target for link in report.dead) == dead
+            assert {(link.node_id, link.path) for link in report.dead} == {("a.md-0", "a.md")}
+        assert read(store) == before
+
+
 def test_what_is_linked_counts_each_link_once_and_names_those_that_lead_nowhere() -> None:
     nodes = make({"a.md": ("A", "See [b](b.md), [c](c.md), {doc}`d`, {ref}`e`, {ref}`f:g`."), "b.md": ("B", "x")})
     linked = LinkedPassages(nodes)

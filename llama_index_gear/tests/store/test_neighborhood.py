@@ -137,6 +137,17 @@ def test_an_unknown_name_is_refused_with_names_like_it(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_links_are_told_from_facts(tmp_path: Path) -> None:
+    said = "“See the crane.” links to"
+    store = make_store({"a": [("Yard", said, "Crane"), ("Yard", "has", "Crane"), ("Yard", "“x” mentions", "Oil")]})
+    data = read_data(store.to_html(tmp_path / "graph.html", "Yard"))
+    assert {(fact[1], fact[4]) for fact in data["facts"]} == {
+        (said, "links to"),
+        ("has", ""),
+        ("“x” mentions", "mentions"),
+    }
+
+
 def test_text_stays_data(tmp_path: Path) -> None:
     """The words of passages and triples cannot leave the script element that holds them, nor the title."""
     hostile = "</script><script>alert(1)</script><!-- $title {x} \u202e"
