@@ -1,6 +1,6 @@
 """The files of a folder as LlamaIndex documents.
 
-Text and Markdown are as they are; rows of a table are sentences; a record of JSON is a document; a converter makes
+Text and Markdown are as they are, with the blocks of other files that they show; rows of a table are sentences; a record of JSON is a document; a converter makes
 Markdown of all else. Lines that most pages of a site share, menus, footers and notices, are left out: they would link
 each page to all.
 """
@@ -28,6 +28,7 @@ from llama_index_gear.ingestion.regular_files import NOTE, NoText, UnreadableFil
 from llama_index_gear.ingestion.stated_links import LINKS, MESSAGE_ID, read_links
 from llama_index_gear.ingestion.tables import TABLES
 from llama_index_gear.ingestion.titles import find_shared, find_title
+from llama_index_gear.ingestion.transclusion import HOSTS, Transclusion
 
 PARSER = "llama_index_gear.ingestion.file_texts:parse_file"
 """The function that reads what is not plain text, in a process of its own."""
@@ -67,6 +68,7 @@ class FolderReader(BaseReader):
     _ambiguous: frozenset[str] = frozenset()
     _site: tuple[frozenset[str], Furniture] | None = None
     _process: ReadingProcess | None = None
+    _transclusion: Transclusion | None = None
 
     def __post_init__(self) -> None:
         self.folder = Path(self.folder)
@@ -106,7 +108,7 @@ class FolderReader(BaseReader):
                 if not name.startswith(".") and name not in left_out and Path(root, name).resolve() != without
             ]
             files += [Path(root, name) for name in names if not name.startswith(".") and name not in left_out]
-        self._ambiguous = frozenset()
+        self._ambiguous, self._transclusion = frozenset(), None
         spellings = Counter(map(self.name_of, files))
         self._ambiguous = frozenset(name for name, number in spellings.items() if number > 1)
         return sorted(files)
@@ -146,6 +148,8 @@ class FolderReader(BaseReader):
         if path.suffix.lower() in HTML:
             shared, furniture = self._compare_pages()
             texts = [furniture.take_off(name, text) for text in texts]
+        if path.suffix.lower() in HOSTS:
+            texts = [self._fill(text, name) for text in texts]
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
         title = find_title(name, texts[0] if texts else "", stated, shared)
@@ -166,6 +170,17 @@ class FolderReader(BaseReader):
             for number, text in enumerate(texts, start=1)
             if text.strip()
         ]
+
+    def _fill(self, text: str, name: str) -> str:
+        """Return a text with the blocks of other files that it shows."""
+        if "![[" not in text and "include::" not in text:
+            return text
+        if self._transclusion is None:
+            paths = {self.name_of(path): path for path in self.list_files()}
+            self._transclusion = Transclusion(
+                paths, lambda shown: "\n\n".join(self._read_texts(paths[shown], shown)[1])
+            )
+        return self._transclusion.fill(text, name)
 
     def _compare_pages(self) -> tuple[frozenset[str], Furniture]:
         """Return what titles of several HTML files begin with, and what texts of most share; note those that fail."""
