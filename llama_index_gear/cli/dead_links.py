@@ -48,7 +48,8 @@ def check_links(store: NotedStore, store_folder: Path) -> tuple[int, list[str]]:
 def name_dead_links(dead: Iterable[DeadLink], nodes: Mapping[str, BaseNode], reader: FolderReader | None) -> list[str]:
     """Name links that lead nowhere, each once, as "file:line: target"; without a line, if that is not known.
 
-    A link to a file without text, as a picture, or to one that stands beside the folder, leads somewhere.
+    A link to a file without text, as a picture, or to one that stands beside the folder, leads somewhere. One that a
+    file only shows, in a block of another, is that one's.
 
     Args:
         dead: the links. Those of passages that are not among `nodes` are left out.
@@ -61,19 +62,23 @@ def name_dead_links(dead: Iterable[DeadLink], nodes: Mapping[str, BaseNode], rea
     names = {path.name for path in files.values()}
 
     @cache
-    def read_file(name: str) -> str:
+    def read_file(name: str) -> str | None:
         try:
-            return read_text(files[name]) if name in files and PurePosixPath(name).suffix.lower() in _OWN_TEXT else ""
+            return read_text(files[name]) if name in files and PurePosixPath(name).suffix.lower() in _OWN_TEXT else None
         except (OSError, UnreadableFile):
-            return ""
+            return None
 
     named: dict[str, None] = {}
     for link in dead:
         node = nodes.get(link.node_id)
-        if node is not None and not (reader is not None and _exists(link, reader.folder, names)):
-            file = str(node.metadata.get("file") or link.path or node.ref_doc_id or node.node_id)
-            line = _find_line(node, read_file(file), link.place)
-            named[f"{file}:{line}: {link.target}" if line else f"{file}: {link.target}"] = None
+        if node is None or (reader is not None and _exists(link, reader.folder, names)):
+            continue
+        file = str(node.metadata.get("file") or link.path or node.ref_doc_id or node.node_id)
+        text = read_file(file)
+        if text is None:
+            named[f"{file}: {link.target}"] = None
+        elif line := _find_line(node, text, link.place):
+            named[f"{file}:{line}: {link.target}"] = None
     return list(named)
 
 
@@ -91,9 +96,11 @@ def _find_line(node: BaseNode, text: str, place: int) -> int:
     """Return the line of its file, from 1, in which a place of a passage stands; 0 if the file does not have it."""
     content = node.get_content()
     start = getattr(node, "start_char_idx", None) or 0
-    if not text.startswith(content, start):
-        start = text.find(content)
-    return text.count("\n", 0, start + place) + 1 if text and start >= 0 else 0
+    if text.startswith(content, start):
+        return text.count("\n", 0, start + place) + 1
+    begin, end = content.rfind("\n", 0, place) + 1, content.find("\n", place)
+    found = text.find(content[begin : end if end >= 0 else len(content)])  # blocks of other files moved it
+    return text.count("\n", 0, found) + 1 if found >= 0 else 0
 
 
 def show_links(number: int, dead: Sequence[str]) -> None:

@@ -1,8 +1,8 @@
 """The files of a folder as LlamaIndex documents.
 
-Text and Markdown are as they are, with the blocks of other files that they show; rows of a table are sentences; a record of JSON is a document; a converter makes
-Markdown of all else. Lines that most pages of a site share, menus, footers and notices, are left out: they would link
-each page to all.
+Text and Markdown are as they are, with the blocks of other files that they show; rows of a table are sentences; a
+record of JSON is a document; a converter makes Markdown of all else. Lines that most pages of a site share, menus,
+footers and notices, are left out: they would link each page to all.
 """
 
 from __future__ import annotations

@@ -134,11 +134,11 @@ def _cut(text: str, fragment: str) -> str:
 
 def _move_links(text: str, source: str, host: str) -> str:
     """Return a block of one file whose links lead to the same places from another."""
-    folder, origin = posixpath.dirname(source), posixpath.dirname(host) or "."
+    folder, origin = posixpath.dirname(source), posixpath.dirname(host)
 
     def move(match: re.Match[str]) -> str:
         path, mark, fragment = match[2].partition("#")
         whole = posixpath.join(folder, path) if path else source
-        return f"{match[1]}{posixpath.relpath(whole, origin)}{mark}{fragment}"
+        return f"{match[1]}{posixpath.relpath(f'/{whole}', f'/{origin}')}{mark}{fragment}"
 
     return sub_prose(_TARGET, move, text)

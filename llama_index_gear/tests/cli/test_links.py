@@ -73,11 +73,34 @@ def test_check_names_links_that_lead_nowhere_too(run: Runner, folder: Path) -> N
         assert ran.code == 0 and "\n1 link between files, 2 that lead nowhere\n" in ran.out
         assert sorted(line for line in ran.err.splitlines() if line.startswith("dead link")) == named
     (folder / "yard.md").write_text("Other words.", "utf-8")
-    assert "dead link: yard.md: gone.md\n" in run("check", "--store", "s").err
+    assert "yard.md" not in run("check", "--store", "s").err  # it no longer says so
     folder.rename(folder.parent / "away")
     checked = run("check", "--store", "s")
     assert checked.code == 0 and "1 link between files, 3 that lead nowhere\n" in checked.out
     assert {"dead link: other.md: nobody", "dead link: yard.md: picture.png"} <= set(checked.err.splitlines())
+
+
+def test_what_a_page_shows_of_another_changes_with_it(run: Runner, folder: Path) -> None:
+    """A dead link in it is the other's alone, and the line of one behind it is that of the file."""
+    (folder / "sub").mkdir()
+    crane = "# North Crane\n\nNora Blum built it, of [steel](steel.md).\n\n"
+    (folder / "sub" / "crane.md").write_text(f"{crane}## Oil\n\nIt is of Bremen.", "utf-8")
+    (folder / "yard.md").write_text("# Yard\n\n![[crane]]\n\nSee [[nobody]].", "utf-8")
+    (folder / "other.md").write_text("# Other\n\nNothing is here.", "utf-8")
+    ran = run("index", "docs", "--store", "s")
+    dead = ["dead link: sub/crane.md:3: steel.md", "dead link: yard.md:5: nobody"]
+    for again in (ran, run("check", "--store", "s")):
+        assert sorted(line for line in again.err.splitlines() if line.startswith("dead link")) == dead
+    stored = read_all(folder.parent / "s")
+    assert "Nora Blum built it, of [steel](sub/steel.md)." in stored["yard.md-0"][0]
+    said = [triple["object"] for triple in stored["yard.md-0"][1]["gear_triples"]]
+    assert "Nora Blum" in said and read_links(folder.parent / "s") == {"yard.md-0": ["North Crane"]}
+    (folder / "sub" / "crane.md").write_text(f"{crane}## Oil\n\nIt is of Kiel.", "utf-8")
+    assert "3 passages: 2 new or changed, 0 deleted" in run("index", "docs", "--store", "s").out
+    assert "It is of Kiel." in read_all(folder.parent / "s")["yard.md-0"][0]
+    (folder / "sub" / "crane.md").unlink()
+    assert "2 passages: 1 new or changed, 1 deleted" in run("index", "docs", "--store", "s").out
+    assert read_all(folder.parent / "s")["yard.md-0"][0] == "# Yard\n\n![[crane]]\n\nSee [[nobody]]."
 
 
 def test_a_dead_link_has_a_line_where_the_text_is_the_files_own(run: Runner, folder: Path) -> None:
@@ -161,9 +184,9 @@ def test_converted_files_keep_their_links(run: Runner, folder: Path) -> None:
 def write(draw: random.Random, names: list[str]) -> str:
     kinds = ["[x]({}.md)", "[[{}]]", "[x](../{}.md#part)", "{}", "Words of Ada Blum. {}"]
     parts = [draw.choice(kinds).format(draw.choice(names)) for _ in range(draw.randrange(1, 5))]
-    return f"# {draw.choice(['Title', 'Plan'])} of {draw.choice(names)}\n\n" + "\n\n".join(
-        f"It is said to lead {part} from here, and goes on." for part in parts
-    )
+    said = [f"It is said to lead {part} from here, and goes on." for part in parts]
+    shown = [f"![[{draw.choice(names)}]]"] if draw.random() < 0.3 else []
+    return f"# {draw.choice(['Title', 'Plan'])} of {draw.choice(names)}\n\n" + "\n\n".join([*said, *shown])
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))

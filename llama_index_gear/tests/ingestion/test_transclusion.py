@@ -86,7 +86,8 @@ def test_includes_of_other_markup_are_replaced(tmp_path: Path) -> None:
         "a.adoc": "= Host\n\nBefore.\n\ninclude::parts/one.adoc[leveloffset=+1]\n\ninclude::gone.adoc[]\n\n"
         "include::parts/one.adoc[tag=x]\n\n----\ninclude::parts/one.adoc[]\n----\n\nAfter.\n",
         "parts/one.adoc": "== Oil of Bremen\n\nOil it daily.\n",
-        "b.rst": "Host\n====\n\n.. include:: parts/two_of.rst\n\n.. include:: parts/two_of.rst\n   :start-line: 3\n\nAfter.\n",
+        "b.rst": "Host\n====\n\n.. include:: parts/two_of.rst\n\n"
+        ".. include:: parts/two_of.rst\n   :start-line: 3\n\nAfter.\n",
         "parts/two_of.rst": "The winch is new.\n",
     }
     a = read(tmp_path, files, "a.adoc")
