@@ -63,7 +63,8 @@ class Transclusion:
         self._by_stem: defaultdict[str, list[str]] = defaultdict(list)
         for name in sorted(self._names):
             self._by_stem[PurePosixPath(name).stem.casefold()].append(name)
-        self._read = lru_cache(maxsize=8)(read)
+        self._read = read
+        self._load = lru_cache(maxsize=8)(self._try_to_read)
 
     def fill(self, text: str, name: str) -> str:
         """Return the text of a file with the blocks that it shows."""
@@ -84,17 +85,22 @@ class Transclusion:
         is_part = _PART.search(match["options"] or "")
         if source is None or source in chain or len(chain) > _MAX_DEPTH or room.blocks < 0 or is_part:
             return ""
-        try:
-            text = self._read(source)
-        except (OSError, UnreadableFile):
-            return ""
+        text = self._load(source)
         matter = FRONT_MATTER.match(text)
         block = _LABEL.sub("", _cut(text[matter.end() :] if matter else text, fragment))
         if len(block) > room.characters:
             return ""
         room.characters -= len(block)
-        block = self._fill(_move_links(block, source, chain[-1]), (*chain, source), room)
-        return (block if match["file"] else sub_prose(_HEADING, lambda heading: f"**{heading[2]}**", block)).strip()
+        block = _move_links(self._fill(block, (*chain, source), room), source, chain[-1])
+        return (block if match["file"] else sub_prose(_HEADING, _write_bold, block)).strip()
+
+    def _try_to_read(self, name: str) -> str:
+        """Return the text of a file; one that can't be read is tried once."""
+        try:
+            return self._read(name)
+        except (OSError, UnreadableFile):
+            self._names.discard(name)
+            return ""
 
     def _find(self, target: str, host: str, *, by_name: bool) -> str | None:
         """Return the file that a host means: by its path beside the host or below the folder, or by its name."""
@@ -103,11 +109,15 @@ class Transclusion:
             if found := next((name for name in (whole, f"{whole}.md") if target and name in self._names), None):
                 return found
         end = f"/{target.removesuffix('.md').lstrip('/')}".casefold()
-        stems = self._by_stem.get(end.rpartition("/")[2], ()) if by_name else ()
+        stems = self._names.intersection(self._by_stem.get(end.rpartition("/")[2], ()) if by_name else ())
         named = [name for name in stems if f"/{PurePosixPath(name).with_suffix('')}".casefold().endswith(end)]
         named.sort(key=lambda name: count_steps(name, host))
         is_sole = len(named) == 1 or (named and count_steps(named[0], host) < count_steps(named[1], host))
         return named[0] if is_sole else None
+
+
+def _write_bold(heading: re.Match[str]) -> str:
+    return f"**{heading[2].strip('*')}**"
 
 
 def _cut(text: str, fragment: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Callable
@@ -78,6 +79,23 @@ def test_check_names_links_that_lead_nowhere_too(run: Runner, folder: Path) -> N
     checked = run("check", "--store", "s")
     assert checked.code == 0 and "1 link between files, 3 that lead nowhere\n" in checked.out
     assert {"dead link: other.md: nobody", "dead link: yard.md: picture.png"} <= set(checked.err.splitlines())
+
+
+def test_what_a_link_leads_to_is_explained_by_it(run: Runner, folder: Path) -> None:
+    (folder / "yard.md").write_text("# Yard\n\nGrease is kept in [there](crane.md) all year.", "utf-8")
+    (folder / "crane.md").write_text("# North Crane\n\nIt is tall, and made of steel.", "utf-8")
+    for number in range(5):
+        (folder / f"n{number}.md").write_text(f"# Note {number}\n\nNothing is said of number {number}.", "utf-8")
+    run("index", "docs", "--store", "s")
+    asked = json.loads(run("ask", "--store", "s", "--json", "What do they say of the grease of the yard?").out)
+    (crane,) = [passage for passage in asked["passages"] if passage["title"] == "North Crane"]
+    said = "“Grease is kept in there all year.” links to"
+    assert crane["chain"][0] == ["Yard", said, "North Crane"]
+    assert f"is about “North Crane”, which “Yard” links to: {said} North Crane" in {
+        reason["reason"] for reason in crane["reasons"]
+    }
+    shown = run("ask", "--store", "s", "What do they say of the grease of the yard?").out
+    assert f"   ↳ Yard — {said} — North Crane\n" in shown
 
 
 def test_what_a_page_shows_of_another_changes_with_it(run: Runner, folder: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from llama_index_gear import FolderReader
 from llama_index_gear.ingestion import converter
+from llama_index_gear.ingestion.regular_files import UnreadableFile
 from llama_index_gear.ingestion.transclusion import MAX_CHARACTERS, Transclusion
 
 CRANE = """---
@@ -108,6 +109,29 @@ def test_circles_depth_and_size_are_bounded(tmp_path: Path) -> None:
     start = time.process_time()
     text = Transclusion(wide, lambda name: calls.append(name) or wide[name]).fill(wide["w0.md"], "w0.md")  # type: ignore[func-returns-value]
     assert len(calls) <= 200 and len(text) < 3 * MAX_CHARACTERS and time.process_time() - start < 10
+
+
+def test_links_of_blocks_within_blocks_lead_where_they_lead_from_their_own_files(tmp_path: Path) -> None:
+    files = {
+        "a/host.md": "![[b/one]]",
+        "b/one.md": "# **One**\n\n[x](c/x.md) [y](../y.md)\n\n![[c/two]]\n\n[d]: x.md#part",
+        "b/c/two.md": "[z](z.md) [t](#top)",
+    }
+    text = read(tmp_path, files, "a/host.md")
+    assert "**One**\n\n[x](../b/c/x.md) [y](../y.md)\n" in text and "[d]: ../b/x.md#part" in text
+    assert "[z](../b/c/z.md) [t](../b/c/two.md#top)" in text
+
+
+def test_a_file_that_cannot_be_read_is_tried_once() -> None:
+    def fail(name: str) -> str:
+        tried.append(name)
+        raise UnreadableFile("it hangs")
+
+    tried: list[str] = []
+    shown = Transclusion(["a.md", "b.md"], fail)
+    for _ in range(3):
+        assert shown.fill("![[b]]\n\n![[b]]", "a.md") == "![[b]]\n\n![[b]]"
+    assert tried == ["b.md"]
 
 
 def test_whatever_is_shown_ends(tmp_path: Path) -> None:
