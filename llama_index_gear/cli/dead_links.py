@@ -18,6 +18,7 @@ from llama_index_gear.extraction.blocks import MARKDOWN
 from llama_index_gear.extraction.links import DeadLink
 from llama_index_gear.ingestion.file_texts import read_text
 from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.origins import read_file
 from llama_index_gear.ingestion.regular_files import UnreadableFile
 from llama_index_gear.ingestion.wikitext import WIKI
 
@@ -27,9 +28,10 @@ _OWN_TEXT = MARKDOWN - WIKI | {".txt"}
 
 
 def check_links(store: NotedStore, store_folder: Path) -> tuple[int, list[str]]:
-    """Count the links between a store's documents, and name those that lead nowhere.
+    """Count the links between a store's documents, and name those of files that lead nowhere.
 
     Where the folder that the store was filled from is gone, no line is known, nor which targets are files without text.
+    A store that was filled from none has no links.
 
     Args:
         store: the store.
@@ -37,12 +39,15 @@ def check_links(store: NotedStore, store_folder: Path) -> tuple[int, list[str]]:
 
     """
     note = read_note(store_folder)
-    folder = Path(note.files) if note is not None and note.files else None
-    reader = FolderReader(folder, store_folder) if folder is not None and folder.is_dir() else None
+    if note is None or not note.files:
+        return 0, []
+    folder = Path(note.files)
     report = LinkTripleExtractor().check(store)
     ids = list({link.node_id for link in report.dead})
-    nodes = {node.node_id: node for node in store.get_nodes(ids, with_embeddings=False)} if ids else {}
-    return report.number, name_dead_links(report.dead, nodes, reader)
+    nodes = store.get_nodes(ids, with_embeddings=False) if ids else []
+    of_files = {node.node_id: node for node in nodes if read_file(node) is not None}
+    reader = FolderReader(folder, store_folder) if folder.is_dir() else None
+    return report.number, name_dead_links(report.dead, of_files, reader)
 
 
 def name_dead_links(dead: Iterable[DeadLink], nodes: Mapping[str, BaseNode], reader: FolderReader | None) -> list[str]:
@@ -62,7 +67,7 @@ def name_dead_links(dead: Iterable[DeadLink], nodes: Mapping[str, BaseNode], rea
     names = {path.name for path in files.values()}
 
     @cache
-    def read_file(name: str) -> str | None:
+    def read_own_text(name: str) -> str | None:
         try:
             return read_text(files[name]) if name in files and PurePosixPath(name).suffix.lower() in _OWN_TEXT else None
         except (OSError, UnreadableFile):
@@ -73,8 +78,8 @@ def name_dead_links(dead: Iterable[DeadLink], nodes: Mapping[str, BaseNode], rea
         node = nodes.get(link.node_id)
         if node is None or (reader is not None and _exists(link, reader.folder, names)):
             continue
-        file = str(node.metadata.get("file") or link.path or node.ref_doc_id or node.node_id)
-        text = read_file(file)
+        file = node.metadata["file"]
+        text = read_own_text(file)
         if text is None:
             named[f"{file}: {link.target}"] = None
         elif line := _find_line(node, text, link.place):
