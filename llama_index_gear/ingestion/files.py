@@ -42,10 +42,10 @@ class FolderReader(BaseReader):
 
     A file's document has the file's path below the folder, in its one spelling (`unify_spelling`), as its id and in its
     metadata (`file`), and what it is about as `title`; what was converted has `file_type` "text/markdown". A format
-    with pages gives a document a page; JSON gives one a record, if all records have titles. A block of another file that
-    a text shows, `![[page#section]]` or an include of AsciiDoc or reStructuredText, stands in its text. Hidden files and folders
-    are left out, and stores. What is no text is read in another process, in bounded time and memory: close the reader
-    after use, or use it in a `with` statement.
+    with pages gives a document a page; JSON gives one a record, if all records have titles. A block of another file
+    that a text shows, `![[page#section]]` or an include of AsciiDoc or reStructuredText, stands in its text. Hidden
+    files and folders are left out, and stores. What is no text is read in another process, in bounded time and memory:
+    close the reader after use, or use it in a `with` statement.
 
     Attributes:
         folder: the folder.
