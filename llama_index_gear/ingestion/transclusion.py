@@ -126,8 +126,13 @@ def _cut(text: str, fragment: str) -> str:
         return text
     last = fragment.rpartition("#")[2].strip()
     if last.startswith("^"):
-        paragraphs = re.split(r"\n[ \t]*\n", text)
-        return next((part for part in paragraphs if re.search(rf"(?:^|\s){re.escape(last)}[ \t]*$", part)), "")
+        paragraphs = [part.strip() for part in re.split(r"\n[ \t]*\n", text)]
+        marked = (number for number, part in enumerate(paragraphs) if f" {part}".endswith((f" {last}", f"\n{last}")))
+        number = next(marked, None)
+        if number is None:
+            return ""
+        is_alone = paragraphs[number] == last  # behind what it names: a list, a table, a quotation
+        return paragraphs[number - 1] if is_alone and number else paragraphs[number]
     headings: list[re.Match[str]] = []
 
     def note(heading: re.Match[str]) -> str:

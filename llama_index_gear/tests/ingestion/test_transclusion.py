@@ -56,6 +56,8 @@ def test_a_page_a_section_and_a_paragraph_stand_behind_the_line_that_shows_them(
         f"# Yard\n\n![[crane#Life|its life]]\n\n{life}\n\n\nMore of the yard.\n\n"
         "![[old/crane.md#^built]]\n\nIt was built in 1990. ^built\n\n\n```\n![[crane]]\n```\n"
     )
+    table = {"t.md": "One.\n\n- Two.\n- Three.\n\n^list\n\nFour. ^listed", "yard.md": "![[t#^list]]"}
+    assert read(tmp_path, table, "yard.md") == "![[t#^list]]\n\n- Two.\n- Three.\n"
     whole = read(tmp_path, {"yard.md": "![[crane]]"}, "yard.md")
     assert whole.startswith("![[crane]]\n\n**North Crane**\n\nIt is tall.") and "aliases" not in whole
     assert "[the oil](old/oil.md), [there](old/crane.md#life), [web](https://a.example) and [root](/yard.md)" in whole
