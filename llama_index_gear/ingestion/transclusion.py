@@ -127,8 +127,7 @@ def _cut(text: str, fragment: str) -> str:
     last = fragment.rpartition("#")[2].strip()
     if last.startswith("^"):
         paragraphs = [part.strip() for part in re.split(r"\n[ \t]*\n", text)]
-        marked = (number for number, part in enumerate(paragraphs) if f" {part}".endswith((f" {last}", f"\n{last}")))
-        number = next(marked, None)
+        number = next((number for number, part in enumerate(paragraphs) if part.endswith(last)), None)
         if number is None:
             return ""
         is_alone = paragraphs[number] == last  # behind what it names: a list, a table, a quotation
