@@ -142,6 +142,8 @@ class FolderReader(BaseReader):
             if not is_whole(path.relative_to(self.folder).as_posix()):
                 raise UnreadableFile("its name is no UTF-8: rename it")
             stated, texts, titles = self._read_texts(path, name)
+            if path.suffix.lower() in HOSTS:
+                texts = [self._fill(text, name) for text in texts]
         except (OSError, UnreadableFile) as error:
             self._note(path, name, error)
             return []
@@ -149,8 +151,6 @@ class FolderReader(BaseReader):
         if path.suffix.lower() in HTML:
             shared, furniture = self._compare_pages()
             texts = [furniture.take_off(name, text) for text in texts]
-        if path.suffix.lower() in HOSTS:
-            texts = [self._fill(text, name) for text in texts]
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
         title = find_title(name, texts[0] if texts else "", stated, shared)

@@ -1,7 +1,7 @@
 """Pages that need no network: the frame that all share, and the page of a graph.
 
-The frame is a template and the style. The page of a graph shows an entity, its neighbors and their passages, to be
-walked from name to name.
+The frame is a template and the style. The page of a graph shows an entity, its neighbors and their passages, as a
+picture and as a list, to be walked from name to name.
 """
 
 from __future__ import annotations
