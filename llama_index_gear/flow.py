@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from itertools import chain, islice
 from time import monotonic
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
@@ -110,6 +110,14 @@ class RunFunction(Request[Answer_co]):
 
     function: Callable[[], Answer_co]
     afunction: Callable[[], Awaitable[Answer_co]] | None = None
+
+    def answer(self) -> Answer_co:
+        """Run the function."""
+        return self.function()
+
+    async def aanswer(self) -> Answer_co:
+        """`answer`, without blocking the event loop."""
+        return await (self.afunction or partial(asyncio.to_thread, self.function))()
 
 
 @dataclass(frozen=True)

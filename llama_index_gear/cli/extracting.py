@@ -28,7 +28,6 @@ from llama_index_gear.ingestion.messages import show_line
 from llama_index_gear.nodes import Outcome
 
 _SHOWN_FAILURES = 3
-_SHOWN_LINKS = 50
 _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's client retries a used-up quota too
 
 _served: ContextVar[NotedStore | None] = ContextVar("served", default=None)
@@ -169,16 +168,6 @@ def extract_collection(
         store.pass_turns()
         with leave_folder(store), tell_paid(extractor):
             return theirs.extract_to(store, extractor, show_progress=True)
-
-
-def report_links(number: int, dead: Sequence[str]) -> None:
-    """Say how many links there are between files, and name those that lead nowhere."""
-    if number or dead:
-        echo(f"{count(number, 'link')} between files, {len(dead)} that lead nowhere")
-    for link in dead[:_SHOWN_LINKS]:
-        echo(f"dead link: {link}", err=True)
-    if len(dead) > _SHOWN_LINKS:
-        echo(f"and {count(len(dead) - _SHOWN_LINKS, 'dead link')} more", err=True)
 
 
 def report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> int:

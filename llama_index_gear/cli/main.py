@@ -136,7 +136,8 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
             f"--store {store_folder} is the folder of the files, or around it: give it one of its own"
         )
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not options.estimate)
-    from llama_index_gear.cli.extracting import leave_folder, make_extractor, report_extraction, report_links, tell_paid
+    from llama_index_gear.cli.dead_links import show_links
+    from llama_index_gear.cli.extracting import leave_folder, make_extractor, report_extraction, tell_paid
     from llama_index_gear.cli.indexing import plan_index
     from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
@@ -162,7 +163,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
         f"{report.deleted} deleted; {count(report.triples, 'triple')}, {report.embedded} of them embedded. "
         f'Ask them: llama-index-gear ask "…" --store {shlex.quote(str(store_folder))}'
     )
-    report_links(report.links, report.dead_links)
+    show_links(report.links, report.dead_links)
     for name, reason in report.skipped.items():
         click.echo(f"skipped: {name}: {reason}", err=True)
     for name, reason in report.failed.items():
@@ -248,7 +249,6 @@ def ask(
     if question is None and page is not None:
         raise click.UsageError("--html shows the search of one question: give it on the command line")
     store_folder = _announce(store_folder, embed, must_exist=page is None)
-    from llama_index_gear import RankingWeights
     from llama_index_gear.cli import asking
     from llama_index_gear.cli.models import open_llm
     from llama_index_gear.cli.store_folder import load_once, open_store
@@ -259,15 +259,7 @@ def ask(
             "--html shows an agent's search, which needs a model: set OPENAI_API_KEY, or give --llm; a page that needs "
             "none is `graph NAME`"
         )
-    weights = None
-    if weights_file is not None:
-        try:
-            weights = RankingWeights.load(weights_file)
-        except GeARError as error:
-            raise click.ClickException(
-                f"--weights takes a file from `compare --fit`; {weights_file}: {error}"
-            ) from error
-
+    weights = None if weights_file is None else asking.load_weights(weights_file)
     load = load_once()
 
     def answer(asked: str) -> asking.Answer:
@@ -354,13 +346,19 @@ def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
 @commands.command()
 @_with_store
 def check(store_folder: Path, embed: str | None) -> int:
-    """Look for what killed runs, other programs or another embedding model left behind. Nothing is changed."""
+    """Look for what killed runs, other programs or another embedding model left behind. Nothing is changed.
+
+    Links between the files that lead nowhere are named; they are no faults of the store.
+    """
     store_folder = _announce(store_folder, embed)
+    from llama_index_gear.cli.dead_links import check_links, show_links
     from llama_index_gear.cli.store_folder import open_store
 
     with open_store(store_folder, embed, compares=False) as store:
         report = store.check()
-    click.echo(report)
+        click.echo(report)
+        if report.ok:  # else passages may be unreadable
+            show_links(*check_links(store, store_folder))
     return 0 if report.ok else 1
 
 

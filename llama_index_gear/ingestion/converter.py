@@ -80,6 +80,8 @@ _TABLE = re.compile(r"(?m)^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n(?:\
 _CODE_OPTIONS = re.compile(
     r"(?m)^([ \t]*\.\.[ \t]+(?:code|code-block|sourcecode|literalinclude|doctest)::.*\n)(?:[ \t]+:[\w-]+:.*\n)+"
 )
+_INCLUDE = re.compile(r"(?m)^\.\.[ \t]+include::[ \t]+(\S{1,300})[ \t]*(?:\n|\Z)(?![ \t]+:(?:start|end|literal|code))")
+"""Matches an include of reStructuredText that takes a whole file."""
 _ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w[^`<>\n]{0,200})`")
 _RST_LABEL = re.compile(r"(?m)^\.\. _([\w.:/ -]{1,100}):[ \t]*(?=\n)")
 _ASCIIDOC_LABEL = re.compile(r"(?m)^\[(?:\[([\w.:-]{1,100})(?:,[^\[\]\n]*)?\]|#([\w.:-]{1,100}))\][ \t]*(?=\n)")
@@ -284,7 +286,7 @@ def _write_tables(text: str) -> str:
         )
         return f"{write_rows(head, rows)}\n"
 
-    return _sub_prose(_TABLE, write, text)
+    return sub_prose(_TABLE, write, text)
 
 
 def _prepare_asciidoc(text: str) -> str:
@@ -309,12 +311,13 @@ def _prepare_rst(text: str) -> str:
     """Return reStructuredText without what the converter misreads.
 
     Last columns are wide: cells that stand out would be cut off. A line that begins with a role, which would be a
-    field, begins with its text; and code has no options.
+    field, begins with its text; and code has no options. An include is written as AsciiDoc's, which stays as it is.
     """
     text = _CODE_OPTIONS.sub(r"\1", text)
     text = _RST_LABEL.sub(r"\n(\1)=\n", text)
     text = re.sub(r"(?m)^([ \t]*):(doc|ref):(?=`)", r"\1{\2}", text)
     text = _ROLE_IN_FRONT.sub(_write_role, text)
+    text = _INCLUDE.sub(r"include::\1[]\n", text)
     return re.sub(r"(?m)^([ \t]*=+(?:[ \t]+=+)+)[ \t]*$", lambda match: match[1] + "=" * 200, text)
 
 
@@ -381,10 +384,10 @@ def _clean_office(text: str) -> str:
 
 
 def _clean_links(text: str) -> str:
-    return _sub_prose(_LOCAL_LINK, lambda match: match[1], text)
+    return sub_prose(_LOCAL_LINK, lambda match: match[1], text)
 
 
-def _sub_prose(pattern: re.Pattern[str], write: Callable[[re.Match[str]], str], text: str) -> str:
+def sub_prose(pattern: re.Pattern[str], write: Callable[[re.Match[str]], str], text: str) -> str:
     """Replace what a pattern matches outside of fenced code."""
     code = [match.span() for match in _FENCED.finditer(text)]
 

@@ -8,7 +8,16 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
-from llama_index_gear.nodes import read_title, read_triples, shorten, shorten_predicate, with_explanation
+from llama_index_gear.nodes import (
+    LINKS,
+    is_link,
+    read_title,
+    read_triples,
+    shorten,
+    shorten_predicate,
+    split_link,
+    with_explanation,
+)
 from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.signals import Link
@@ -113,7 +122,9 @@ def _describe_named(pool: Pool, ranked: Ranked) -> str:
     if link is None or not _is_telling(pool, link):
         return ""
     topic = next(key for key in pool.contents[passage].topics if link.entity in pool.names_of(key))
-    return f"{_say_topic(pool, passage, topic)}, {_name_passage(pool, link, 'which {} names')}: {_write(link.triple)}"
+    verb = LINKS if split_link(link.triple.predicate)[1] == LINKS else "names"
+    origin = _name_passage(pool, link, f"which {{}} {verb}")
+    return f"{_say_topic(pool, passage, topic)}, {origin}: {_write(link.triple)}"
 
 
 def _describe_linked(pool: Pool, ranked: Ranked) -> str:
@@ -157,7 +168,13 @@ def _name_passage(pool: Pool, link: Link, clause: str) -> str:
 
 
 def _write(fact: Triple) -> str:
-    """Return a fact in a line: the sentence that states it, if it has the object and room, else the fact's parts."""
+    """Return a fact in a line: the sentence that states it, if it has the object and room, else the fact's parts.
+
+    A link is the sentence around it, and where it leads.
+    """
+    if is_link(fact):
+        line = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)
+        return f"{line} {shorten(fact.object, _NAME)}"
     if fact.object.casefold() in fact.predicate.casefold() and len(fact.predicate) <= _FACT:
         return f"“{fact.predicate}”"
     predicate = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)

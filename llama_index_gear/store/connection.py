@@ -178,7 +178,7 @@ class Connection:
             case EmbedTexts():
                 return self.embed_model.get_text_embedding_batch(list(request.texts))
             case RunFunction():
-                return request.function()
+                return request.answer()
             case AcquirePassages():
                 return request.claim.acquire()
             case RunFlows():
@@ -198,7 +198,7 @@ class Connection:
             case EmbedTexts():
                 return await self.embed_model.aget_text_embedding_batch(list(request.texts))
             case RunFunction():
-                return await (request.afunction or partial(asyncio.to_thread, request.function))()
+                return await request.aanswer()
             case AcquirePassages():
                 return await request.claim.aacquire()
             case RunFlows():

@@ -109,6 +109,27 @@ def test_a_passage_is_called_by_its_title() -> None:
     assert build_chain(pool, find(pool, "film")) == [["Ada", "acted in", "Hornets"]]
 
 
+def test_a_link_is_said_to_be_one() -> None:
+    """With the sentence around it, which may be long, and where it leads; a known name is named."""
+    long = f"Grease is kept {'in tins of lead ' * 20}beside the crane"
+    crane = PoolPassage("crane", "", [Triple("North Crane", "is", "tall")], "North Crane")
+    for predicate, title, verb, said in (
+        ("“See it.” links to", "Yard", "which “Yard” links to", "“See it.” links to North Crane"),
+        (
+            "“North Crane is near.” links to",
+            "",
+            "which another passage links to",
+            "“North Crane is near.” links to North",
+        ),
+        (f"“{long}” links to", "Yard", "which “Yard” links to", " …” links to North Crane"),
+        ("“The north crane.” mentions", "Yard", "which “Yard” names", "“The north crane.” mentions North Crane"),
+    ):
+        yard = PoolPassage("yard", "Grease", [Triple("Hall", predicate, "North Crane")], title)
+        pool = Pool("Where is grease?", [yard, crane], {"base": ["yard", "crane"]}, ENCODER)
+        named = explain("crane", BY_FACTS, pool)["named"]
+        assert named.startswith(f"is about “North Crane”, {verb}: “") and said in named and len(named) < 300
+
+
 def test_the_reason_is_the_topic_that_is_named() -> None:
     """The page is about its title and about its facts' subject; only the second is named, and asked for."""
     page = PoolPassage("page", "", [Triple("Hornets", "were founded by", "Shinn")], "Handbook")

@@ -282,6 +282,14 @@ def test_a_search_names_what_is_damaged_and_the_repair(store: GeARVectorStore) -
             request(read(store.for_tenant("me")))
 
 
+@pytest.mark.parametrize("entities", ["dell curry", [5, 6], ["dell curry", None], 5])
+def test_a_walk_refuses_a_triple_whose_entities_are_no_list_of_texts(store: GeARVectorStore, entities: object) -> None:
+    """The letters of a text would be names, and so would numbers: PageRank would go astray, and nobody would know."""
+    change(store, store.triple_collection_name, FACT_ID, having(entities=entities), same)
+    with pytest.raises(StoreError, match=r"holds no triple .*its entities are no list of texts"):
+        methodcaller("incident_flow", [([], ["p-son"])], [9])(read(store.for_tenant("me")))
+
+
 CUT = [ANY_CALL, "1-a-1-1"]
 """The mark of a call of another process that ended long ago."""
 DAMAGED: dict[str, tuple[str, Change, Change]] = {
