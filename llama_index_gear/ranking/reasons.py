@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
-from llama_index_gear.nodes import read_title, read_triples, shorten, shorten_predicate, with_explanation
+from llama_index_gear.nodes import MENTIONS, read_title, read_triples, shorten, shorten_predicate, with_explanation
 from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.signals import Link
@@ -123,6 +123,18 @@ def _describe_linked(pool: Pool, ranked: Ranked) -> str:
     return f"names “{shorten(link.name, _NAME)}”, {_name_passage(pool, link, 'as {} does')}: {_write(link.triple)}"
 
 
+def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
+    link, own = ranked.page_link, pool.places[ranked.id]
+    if link is None:
+        return ""
+    verb = "names" if link.triple.predicate.endswith(MENTIONS) else "links to"
+    if link.place == own:
+        return f"{verb} a page of which a passage stands high by itself: {_write_parts(link.triple)}"
+    title = pool.passages[link.place].title.strip()
+    who = f"“{shorten(title, _NAME)}”" if title else "a passage"
+    return f"{who}, which stands high by itself, {verb} its page: {_write_parts(link.triple)}"
+
+
 _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
     "shared_words": _describe_shared_words,
     "walk": _describe_walk,
@@ -132,6 +144,7 @@ _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
     "named": _describe_named,
     "linked": _describe_linked,
     "tied": _describe_tied,
+    "page_links": _describe_page_links,
 }
 
 
@@ -160,6 +173,10 @@ def _write(fact: Triple) -> str:
     """Return a fact in a line: the sentence that states it, if it has the object and room, else the fact's parts."""
     if fact.object.casefold() in fact.predicate.casefold() and len(fact.predicate) <= _FACT:
         return f"“{fact.predicate}”"
+    return _write_parts(fact)
+
+
+def _write_parts(fact: Triple) -> str:
     predicate = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)
     return f"{shorten(fact.subject, _NAME)} — {predicate} — {shorten(fact.object, _NAME)}"
 
