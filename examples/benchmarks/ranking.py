@@ -196,7 +196,8 @@ Stores = Mapping[tuple[str, str], Gathered]
 def learn(stores: Stores, keep: Callable[[int], bool]) -> RankingWeights:
     """Learn weights from forms of the pools of some questions, those whose number `keep` keeps.
 
-    Each kind of text has an equal part: of a kind with fewer questions each counts more often.
+    Each kind of text has an equal part: of a kind with fewer questions each counts more often. No set here has links
+    between documents: the weight of `page_links` stays, which `links.py` chooses.
     """
     examples: list[Example] = []
     for names in TEXTS.values():
@@ -206,7 +207,8 @@ def learn(stores: Stores, keep: Callable[[int], bool]) -> RankingWeights:
             numbers = [number for number in range(len(of_set.pools)) if keep(number)]
             for number in random.Random(0).sample(numbers * (wanted // len(numbers) + 1), wanted):
                 examples += of_set.variants[number]
-    return fit_weights(examples)
+    learned = fit_weights(examples).signals
+    return RankingWeights({**learned, "page_links": RankingWeights.default().signals["page_links"]})
 
 
 def round_weights(weights: RankingWeights) -> RankingWeights:
@@ -296,7 +298,11 @@ def list_rankings(weights: Sequence[RankingWeights], left_out: RankingWeights | 
         **BASES,
         "default": by_weights(weights),
         "ranker": by_weights(weights, "ranker"),
-        **{f"default − {name}": by_weights([without_signal(fold, name) for fold in weights]) for name in SIGNALS},
+        **{
+            f"default − {name}": by_weights([without_signal(fold, name) for fold in weights])
+            for name in SIGNALS
+            if name != "page_links"
+        },
         "default − pagerank": by_weights(weights, "searches"),
     }
     if left_out is not None:

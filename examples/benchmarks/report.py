@@ -19,6 +19,7 @@ from reporting.plots import draw_plots
 from reporting.results import Results
 from reporting.tables_chunks import chunk_sizes
 from reporting.tables_gear import differences, diversity, hipporag, table_2, table_3, table_7, table_8, table_11
+from reporting.tables_links import links
 from reporting.tables_ours import costs, extraction, shares, triples_table
 from reporting.tables_ranking import ranking
 from reporting.tables_reader import reader
@@ -33,6 +34,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "examples" / "guides").glob("*.md")
 TABLES: tuple[Callable[[Results], str], ...] = (
     legend,
     ranking,
+    links,
     chunk_sizes,
     reader,
     table_2,

@@ -56,7 +56,10 @@ class Example:
 
     @cached_property
     def signals(self) -> Mapping[str, Floats]:
-        """The signals of the pool's passages, by name. What they are computed from is not kept: it takes a megabyte."""
+        """The signals of the pool's passages, by name, `page_links` by the package's weights for the others.
+
+        What they are computed from is not kept: it takes a megabyte.
+        """
         return Company(replace(self.pool)).compare()
 
     def score(self, weights: Mapping[str, float]) -> Floats:

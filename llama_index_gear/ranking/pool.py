@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.characters import unify_spelling
+from llama_index_gear.nodes import LINKS, MENTIONS, is_link
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.triple import Triple, contains_word, drop_parenthesis, entity_key
 
@@ -60,6 +61,7 @@ class Content(NamedTuple):
         entities: keys of the entities that its triples name, in their order.
         topics: what the passage is about: entity key → as it is written. First its title, without a last parenthesis;
             then the most frequent subject of its triples, as it is written most often. Empty if it has neither.
+        links: those of its triples that are made of a link to another document, or of another document's name.
 
     """
 
@@ -68,6 +70,7 @@ class Content(NamedTuple):
     line: str
     entities: tuple[str, ...]
     topics: dict[str, str]
+    links: tuple[Triple, ...]
 
 
 class Terms(NamedTuple):
@@ -203,6 +206,10 @@ class Pool:
                 facts.setdefault(entity, []).append(triple)
         return facts
 
+    def are_of_one_document(self, place: int, other: int) -> bool:
+        """Return True if two passages are the same, or parts of one document."""
+        return place == other or self.passages[place].document == self.passages[other].document != ""
+
     def is_link(self, entity: str) -> bool:
         """Return True if few enough passages name the entity for it to say something about them."""
         return self.entity_passages[entity] <= MAX_LINK_PASSAGES
@@ -244,7 +251,9 @@ class Pool:
         counts = self.encoder.count_words(passage.text)
         words = np.fromiter(counts, np.int64, len(counts))
         often = np.fromiter(counts.values(), np.float32, len(counts))
-        return Content(words, often, write_line(passage.text), tuple(entities), _find_topics(passage))
+        made = (triple for triple in passage.triples if triple.predicate.endswith((LINKS, MENTIONS)))
+        links = tuple(filter(is_link, made))
+        return Content(words, often, write_line(passage.text), tuple(entities), _find_topics(passage), links)
 
 
 def write_line(text: str) -> str:

@@ -24,7 +24,9 @@ class Ranked(NamedTuple):
         tied_by: the list whose place ties it to the question; None if a fact or its words do, or nothing.
         named_by: the fact of the best passages that names what it is about (`Company.named`); None if no fact does.
         linked_by: the fact of the best passages that names an entity of it (`Company.linked`); None if no fact does.
-        leads: those of these two facts whose passage stands above it in the lists.
+        page_link: the link between it and one of the first passages (`Company.page_links`), its own or one to it; None
+            if there is none.
+        leads: those of these three facts that another passage states, above it in the lists.
         new_words: the question's words that it has and the two best passages lack.
         phrases: the question's neighboring words that stand side by side in it.
 
@@ -38,6 +40,7 @@ class Ranked(NamedTuple):
     tied_by: str | None
     named_by: Link | None
     linked_by: Link | None
+    page_link: Link | None
     leads: list[Link]
     new_words: list[str]
     phrases: list[str]
@@ -47,7 +50,7 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
     """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool."""
     if not pool.passages:
         return []
-    company = Company(pool)
+    company = Company(pool, weights.signals)
     signals = company.compare()
     added = {name: weight * signals[name] for name, weight in weights.signals.items()}
     scores = np.sum(list(added.values()), axis=0) if added else np.zeros(len(pool.passages))
@@ -57,8 +60,8 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
     first_rank = {place: number for number, place in enumerate(company.order, start=1)}
     ranked = []
     for place in order(scores)[:top_k]:
-        named, linked = company.named[place], company.linked[place]
-        leads = [link for link in (named, linked) if link and first_rank[link.place] < first_rank[place]]
+        named, linked, page_link = company.named[place], company.linked[place], company.page_links[place]
+        leads = [link for link in (page_link, named, linked) if link and first_rank[link.place] < first_rank[place]]
         ranked.append(
             Ranked(
                 id=pool.passages[place].id,
@@ -69,6 +72,7 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
                 tied_by=company.first_list if 0 < company.first_places[place] == signals["tied"][place] else None,
                 named_by=named,
                 linked_by=linked,
+                page_link=page_link,
                 leads=leads,
                 new_words=company.list_new_words(place),
                 phrases=company.list_phrases(place),

@@ -10,6 +10,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
 from llama_index_gear.nodes import (
     LINKS,
+    MENTIONS,
     is_link,
     read_title,
     read_triples,
@@ -134,6 +135,18 @@ def _describe_linked(pool: Pool, ranked: Ranked) -> str:
     return f"names “{shorten(link.name, _NAME)}”, {_name_passage(pool, link, 'as {} does')}: {_write(link.triple)}"
 
 
+def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
+    link, own = ranked.page_link, pool.places[ranked.id]
+    if link is None:
+        return ""
+    verb = "names" if split_link(link.triple.predicate)[1] == MENTIONS else LINKS
+    if link.place == own:
+        return f"{verb} a page of which a passage stands high by itself: {_write(link.triple)}"
+    title = pool.passages[link.place].title.strip()
+    who = f"“{shorten(title, _NAME)}”" if title else "a passage"
+    return f"{who}, which stands high by itself, {verb} its page: {_write(link.triple)}"
+
+
 _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
     "shared_words": _describe_shared_words,
     "walk": _describe_walk,
@@ -143,6 +156,7 @@ _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
     "named": _describe_named,
     "linked": _describe_linked,
     "tied": _describe_tied,
+    "page_links": _describe_page_links,
 }
 
 

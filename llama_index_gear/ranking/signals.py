@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from llama_index_gear.nodes import MENTIONS
 from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Content, Pool, write_line
+from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import Triple, entity_key
 
 Floats = NDArray[np.float64]
@@ -34,6 +36,12 @@ _NEAR = 61.0
 _FIRST_LISTS = ("dense", "base", "bm25")
 _STRONG = 3.0
 """A link of a third or more of the question ties a passage to it as its own words would."""
+_FOLLOWED = 10
+"""Passages, the first by all other signals, whose links to pages count, and the links to whose pages do."""
+_LEAST_SAID = 0.02
+"""Added to the share of the question that a link says: one without a word of the question is a link all the same."""
+_OF_NAME = 0.5
+"""What a page's name in a text counts, beside a link."""
 
 
 class Link(NamedTuple):
@@ -43,7 +51,7 @@ class Link(NamedTuple):
         place: the place, in the pool, of the best passage that states the fact.
         triple: the fact.
         entity: key of the entity that both passages name.
-        likeness: the fact's likeness to the question.
+        likeness: the fact's likeness to the question; of a link between pages, its strength (`Company.page_links`).
 
     """
 
@@ -95,6 +103,8 @@ class Company:
 
     Args:
         pool: the pool.
+        weights: signal → weight, for the order in which links between pages are followed. Default: those that come with
+            the package.
 
     Attributes:
         order: places of all passages by the lists together, best first (`score_by_lists`).
@@ -109,8 +119,9 @@ class Company:
 
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, weights: Mapping[str, float] | None = None) -> None:
         self._pool = pool
+        self._weights = weights
         ranks = {name: find_ranks(ranked, pool.places) for name, ranked in pool.lists.items()}
         self._first = score_by_lists(ranks.values(), len(pool.passages))
         self.order = order(self._first)
@@ -156,7 +167,16 @@ class Company:
 
         - `tied`: how well anything ties it to the question: its place in the first list, its words, or a fact.
 
+        Of links that people made:
+
+        - `page_links`: the strength of the strongest link between it and one of the first passages by all of these.
+
         """
+        strengths = np.array([link.likeness if link else 0.0 for link in self.page_links])
+        return {**self._signals, "page_links": strengths}
+
+    @cached_property
+    def _signals(self) -> dict[str, Floats]:
         linked = np.array([self._strength(link) if link else 0.0 for link in self.linked])
         named = np.array([link.likeness if link else 0.0 for link in self.named])
         return {
@@ -285,6 +305,55 @@ class Company:
         if not links or contents[place].topics.keys().isdisjoint(names):
             return links
         return [link for link in links if contents[link.place].topics.keys().isdisjoint(names)]
+
+    # -- links between pages ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def page_links(self) -> list[Link | None]:
+        """For each passage, the strongest link between it and one of the first ten passages by the other signals.
+
+        It is a link of the passage to what the other is about, or one of the other to what the passage is about: then
+        it leads to one passage of that page alone, the first in the lists. Its strength is √(share of the question that
+        its sentence and names make up + 0.02) / √(place of the other, from 1); half of it where a page is only named.
+        """
+        found: list[Link | None] = [None] * len(self._pool.passages)
+        contents = self._pool.contents
+        if not any(content.links for content in contents):
+            return found
+        weights = RankingWeights.default().signals if self._weights is None else self._weights
+        scores = sum((weights.get(name, 0.0) * values for name, values in self._signals.items()), np.zeros(len(found)))
+        near = {place: 1 / math.sqrt(number) for number, place in enumerate(order(scores)[:_FOLLOWED], start=1)}
+        about: dict[str, list[int]] = {}
+        for place in self.order:
+            for key in contents[place].topics:
+                about.setdefault(key, []).append(place)
+        for place, content in enumerate(contents):
+            for triple in content.links:
+                self._follow(place, triple, about, near, found)
+        return found
+
+    def _follow(
+        self,
+        place: int,
+        triple: Triple,
+        about: Mapping[str, Sequence[int]],
+        near: Mapping[int, float],
+        found: list[Link | None],
+    ) -> None:
+        """Note a link where it is the strongest: at the page that it leads to, and at the passage that has it."""
+        entity = entity_key(triple.object)
+        places = [other for name in self._pool.names_of(entity) for other in about.get(name, ())]
+        pages = [other for other in places if not self._pool.are_of_one_document(place, other)]
+        ends = [(pages[0], near[place])] if pages and place in near else []
+        ends += [(place, max(near[other] for other in pages if other in near))] if near.keys() & pages else []
+        if not ends:
+            return
+        said = math.sqrt(self._pool.coverage(triple.text) + _LEAST_SAID)
+        said *= _OF_NAME if triple.predicate.endswith(MENTIONS) else 1.0
+        for end, share in ends:
+            strongest = found[end]
+            if strongest is None or said * share > strongest.likeness:
+                found[end] = Link(place, triple, entity, said * share)
 
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])

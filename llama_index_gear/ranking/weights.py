@@ -11,7 +11,7 @@ from typing import Any
 
 from llama_index_gear.errors import ArgumentError, check_numbers, format_value, read_path
 
-SIGNALS = ("shared_words", "walk", "phrases", "new_words", "linked", "named", "in_question", "tied")
+SIGNALS = ("shared_words", "walk", "phrases", "new_words", "linked", "named", "in_question", "tied", "page_links")
 """Names of the signals."""
 _DEFAULT = Path(__file__).parent / "default_weights.json"
 

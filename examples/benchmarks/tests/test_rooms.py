@@ -13,6 +13,7 @@ ROOMS = {
     "baselines": set[str](),
     "reporting": set[str](),
     "harness": {"baselines"},
+    "peers": set[str](),
     COMMANDS: {"baselines", "harness", "reporting"},
 }
 TESTS = BENCHMARKS / "tests"

@@ -84,7 +84,7 @@ def test_scores_are_the_softmax_of_what_signals_add(pool: Pool, weights: Ranking
 
 @given(pools(), WEIGHTS)
 def test_a_passage_adds_up_its_weighted_signals(pool: Pool, weights: RankingWeights) -> None:
-    company = Company(pool)
+    company = Company(pool, weights.signals)
     signals = company.compare()
     sums = [
         math.fsum(weight * signals[name][place] for name, weight in weights.signals.items())
@@ -97,6 +97,15 @@ def test_a_passage_adds_up_its_weighted_signals(pool: Pool, weights: RankingWeig
         assert ranked[id_].signals == {name for name, values in signals.items() if values[place]}
         assert company.order[ranked[id_].first_rank - 1] == place
         assert ranked[id_].shares.keys() == weights.signals.keys()
+
+
+@given(pools())
+def test_links_between_pages_change_nothing_where_there_are_none(pool: Pool) -> None:
+    """To the last digit: not a passage's score, place or reason."""
+    weights = RankingWeights.default()
+    without = RankingWeights({name: weight for name, weight in weights.signals.items() if name != "page_links"})
+    for one, other in zip(rank(pool, weights), rank(pool, without), strict=True):
+        assert one.shares.pop("page_links") == 0 and one == other
 
 
 @given(pools())
@@ -201,6 +210,23 @@ def test_a_fact_of_the_best_brings_up_what_it_names() -> None:
     assert founder.shares == pytest.approx({"tied": (1 - 61 / 62) / 3, "named": 20 * likeness})
     assert [place.tied_by for place in ranked] == [None, "base", "base"]
     assert founder.new_words == ["founded"] and ranked[1].linked_by is not None
+
+
+def test_a_link_of_the_best_brings_up_its_page() -> None:
+    """Without the link, the page's two parts stand last; with it, the first of the two is beside the one that links."""
+    says = "“Trust the headers behind it as that page says” links to"
+    nginx = make_passage("nginx", "Nginx and its headers", ("Nginx", says, "Proxies"))
+    others = [make_passage(f"other {number}", f"Headers {number}", ("Other", "is", "x")) for number in range(6)]
+    parts = [PoolPassage(f"part {number}", "How many", [], "Proxies", "proxies") for number in range(2)]
+    question = "Which headers of Nginx can be trusted?"
+    pool = make_pool(question, nginx, *others, *parts)
+    ranked = {place.id: place for place in rank(pool, RankingWeights.default())}
+    assert {*[*ranked][:2]} == {"nginx", "part 0"} and [*ranked][-1] == "part 1"
+    link = ranked["part 0"].page_link
+    assert link is not None and (link.place, link.triple) == (0, nginx.triples[0])
+    assert ranked["part 0"].leads[0] is link and ranked["part 1"].page_link is None
+    plain = make_pool(question, nginx._replace(triples=[Triple("Nginx", "is", "a server")]), *others, *parts)
+    assert {place.id for place in rank(plain, RankingWeights.default())[-2:]} == {"part 0", "part 1"}
 
 
 @pytest.mark.parametrize("name", SIGNALS)

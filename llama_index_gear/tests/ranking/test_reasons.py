@@ -186,6 +186,24 @@ def test_a_sentence_is_quoted_and_the_words_between_the_names_stay() -> None:
     )
 
 
+def test_reasons_of_links_between_pages() -> None:
+    links = {"a": ("“Set up a proxy first” links to", "Proxies"), "c": ("“Proxies, and more” mentions", "Proxies")}
+    passages = [
+        PoolPassage(name, "Set up", [Triple(f"Page {name}", *links[name])] if name in links else [], title, name)
+        for name, title in {"a": "Page a", "b": "Proxies", "c": "", "d": "Page d"}.items()
+    ]
+    pool = Pool("Set up a proxy?", passages, {"base": ["a", "d", "b", "c"]}, ENCODER)
+    weights = RankingWeights({"page_links": 9.0})
+    written = "“Set up a proxy first” links to Proxies"
+    assert explain("b", weights, pool)["page_links"] == (
+        f"“Page a”, which stands high by itself, links to its page: {written}"
+    )
+    assert explain("a", weights, pool)["page_links"] == (
+        f"links to a page of which a passage stands high by itself: {written}"
+    )
+    assert find(pool, "c", weights).page_link is not None and explain("d", weights, pool) == {}
+
+
 def test_what_a_passage_lacks_is_no_reason_for_it() -> None:
     """A signal that is 0 takes a share away where others have it, but has nothing to say."""
     for signal in SIGNALS:

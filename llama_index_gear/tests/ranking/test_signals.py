@@ -397,6 +397,68 @@ def test_a_passage_is_tied_by_a_name_a_link_or_its_words() -> None:
     assert measure(near, 0)["linked"][1] * 3 > 1 == measure(near, 0)["tied"][1]
 
 
+# -- links between pages ----------------------------------------------------------------------------------------------
+
+SAYS = "“Behind Nginx, set up proxies, as that page says” links to"
+
+
+def make_page(passage_id: str, title: str, text: str, *links: tuple[str, str], document: str = "") -> PoolPassage:
+    """Make a passage of a document, its own unless another is named, with links: (predicate, target)."""
+    triples = [Triple(title, *link) for link in links]
+    return PoolPassage(passage_id, text, triples, title, document or passage_id)
+
+
+def follow(*pages: PoolPassage, question: str = "nginx trust?") -> tuple[Company, dict[str, float]]:
+    """Return the company whose list has the pages in this order, which is that of their places, and `page_links`."""
+    pool = Pool(question, pages, {"dense": [page.id for page in pages]}, ENCODER)
+    company = Company(pool, {"tied": 100.0})
+    return company, dict(zip(pool.places, company.compare()["page_links"].tolist(), strict=True))
+
+
+def test_a_link_counts_for_the_page_and_for_the_passage_that_has_it() -> None:
+    """The fourth passage links to the page of the second, and so the second is linked to from place 4."""
+    nginx = make_page("nginx", "Nginx", "", (SAYS, "Proxies"))
+    others = [make_page("a", "A", ""), make_page("proxies", "Proxies", ""), make_page("b", "B", "")]
+    company, strengths = follow(*others, nginx)
+    said = math.sqrt(company._pool.coverage(nginx.triples[0].text) + 0.02)
+    assert said > 0.5
+    assert strengths == pytest.approx({"a": 0, "proxies": said / 2, "b": 0, "nginx": said / math.sqrt(2)})
+    link = Link(3, nginx.triples[0], "proxies", pytest.approx(said / 2))
+    assert company.page_links == [None, link, None, link._replace(likeness=pytest.approx(said / math.sqrt(2)))]
+
+
+def test_a_link_leads_to_one_passage_of_a_page() -> None:
+    """The first of the page in the lists, though all are about it; none of the page that has the link."""
+    nginx = make_page("nginx", "Nginx", "", (SAYS, "Proxies"))
+    parts = [make_page(f"part {number}", "Proxies", "", document="proxies") for number in range(3)]
+    _, strengths = follow(nginx, *parts)
+    assert strengths["part 0"] > 0 == strengths["part 1"] == strengths["part 2"]
+    own = [part._replace(document="nginx") for part in parts]
+    assert set(follow(nginx, *own)[1].values()) == {0}
+
+
+def test_what_a_link_says_and_the_place_of_the_other_end_make_it_strong() -> None:
+    ends = [make_page("one", "One", ""), make_page("two", "Two", "")]
+    silent, name = "“See there” links to", "“See nginx there” mentions"
+    _, strengths = follow(make_page("a", "A", "", (SAYS, "One"), (silent, "Two")), *ends)
+    assert strengths["two"] == pytest.approx(math.sqrt(0.02)) and strengths["one"] > strengths["two"]
+    _, named = follow(make_page("a", "A", "", (name, "One")), *ends)
+    _, linked = follow(make_page("a", "A", "", (name.replace("mentions", "links to"), "One")), *ends)
+    assert named["one"] == pytest.approx(linked["one"] / 2) and named["one"] > 0
+    fillers = [make_page(f"filler {number}", f"Filler {number}", "") for number in range(9)]
+    last = make_page("last", "Last", "", (SAYS, "One"))
+    for number in (8, 9):  # the tenth place counts, and no later one
+        _, strengths = follow(*fillers[:number], make_page("two", "Two", ""), last, ends[0])
+        assert (strengths["one"] > 0) == (number == 8)
+
+
+def test_a_page_is_known_by_its_other_names() -> None:
+    pages = [make_page("a", "A", "", (SAYS, "Reverse proxies")), make_page("proxies", "Proxies", "")]
+    assert follow(*pages)[1]["proxies"] == 0
+    pool = Pool("nginx?", pages, {"dense": ["a"]}, ENCODER).extend([], {}, [("proxies", "reverse proxies")])
+    assert Company(pool).compare()["page_links"][1] > 0
+
+
 # -- what users give --------------------------------------------------------------------------------------------------
 
 
@@ -431,6 +493,6 @@ def test_half_characters_separate_words() -> None:
 def test_a_passage_alone() -> None:
     pool = Pool("alpha beta", [make_passage("a", "alpha beta", ("Alpha", "is", "Beta"))], {}, ENCODER)
     signals = {name: values.item() for name, values in Company(pool).compare().items()}
-    none = dict.fromkeys(("shared_words", "linked", "named"), 0)
+    none = dict.fromkeys(("shared_words", "linked", "named", "page_links"), 0)
     some = {"new_words": 1, "phrases": 1, "in_question": 0.5, "tied": 1, "walk": math.log(1 + 1e-4)}
     assert signals == pytest.approx({**none, **some})
