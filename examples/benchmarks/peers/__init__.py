@@ -1,0 +1,1 @@
+"""Peers by their own code, each in an environment of its own: they rank, and know no gold."""
