@@ -20,6 +20,7 @@ from reporting.results import Results
 from reporting.tables_chunks import chunk_sizes
 from reporting.tables_gear import differences, diversity, hipporag, table_2, table_3, table_7, table_8, table_11
 from reporting.tables_ours import costs, shared_calls, shares, triples_table
+from reporting.tables_peers import peers
 from reporting.tables_ranking import ranking
 from reporting.tables_reader import reader
 from reporting.tables_settings import bases, exactness, okapi, sweeps
@@ -33,6 +34,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "examples" / "guides").glob("*.md")
 TABLES: tuple[Callable[[Results], str], ...] = (
     legend,
     ranking,
+    peers,
     chunk_sizes,
     reader,
     table_2,

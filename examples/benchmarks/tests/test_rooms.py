@@ -13,7 +13,8 @@ ROOMS = {
     "baselines": set[str](),
     "reporting": set[str](),
     "harness": {"baselines"},
-    COMMANDS: {"baselines", "harness", "reporting"},
+    "peers": set[str](),
+    COMMANDS: {"baselines", "harness", "peers", "reporting"},
 }
 TESTS = BENCHMARKS / "tests"
 FILES = [path for path in BENCHMARKS.rglob("*.py") if not path.is_relative_to(TESTS)]
