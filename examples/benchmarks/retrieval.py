@@ -57,7 +57,7 @@ from harness.data import Dataset, Question, load, thin_triples, write_whole
 from harness.evaluation import NoResultError, Row, add_comparisons, build_rows, measure, usd
 from harness.methods import Workbench, check_needs, to_nodes
 from harness.recorded_llm import NotRecordedError, RecordedLLM
-from harness.settings import BOUNDS, Settings
+from harness.settings import BOUNDS, Settings, needs_triple_vectors
 from harness.stand_in_readers import READERS
 from harness.usage import EmbeddingClock, count_spending
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -67,7 +67,7 @@ from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, LightEmbedding, MentionTripleExtractor
 from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.nodes import Outcome, read_triples
 
@@ -229,8 +229,23 @@ def describe_store(dataset: Dataset, options: argparse.Namespace, embed: str, ll
     return {**made_of, "sha256": texts.hexdigest()}
 
 
-def open_store(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple[GeARVectorStore, bool]:
+def open_embedding(name: str) -> BaseEmbedding:
+    """Open the embedding model of `--embed`."""
+    if name == "light":
+        return LightEmbedding()
+    return HuggingFaceEmbedding(model_name=name, embed_batch_size=64, device="cpu")
+
+
+def open_store(
+    folder: Path, embed: BaseEmbedding, made_of: dict[str, Any], *, embed_triples: bool = True
+) -> tuple[GeARVectorStore, bool]:
     """Open the store in a folder, and say if it is new and has to be filled.
+
+    Args:
+        folder: the folder.
+        embed: the embedding model.
+        made_of: what the store is made of (`describe_store`).
+        embed_triples: True embeds the triples of a new store.
 
     Raises:
         SystemExit: the store was not filled to the end, or is made of something else.
@@ -249,7 +264,8 @@ def open_store(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> t
             raise SystemExit(f"--store: {folder} is made of {before}, not of {made_of}")
     else:
         note.unlink(missing_ok=True)  # left by a store that was deleted
-    return GeARVectorStore.from_path(folder, embed_model=embed, embed_triples=True, show_progress=True), is_new
+    store = GeARVectorStore.from_path(folder, embed_model=embed, embed_triples=embed_triples, show_progress=True)
+    return store, is_new
 
 
 def note_path(folder: Path) -> Path:
@@ -294,7 +310,7 @@ def main() -> None:
     options.price = read_price(options.price, llm)
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-    embed: BaseEmbedding = HuggingFaceEmbedding(model_name=options.embed, embed_batch_size=64, device="cpu")
+    embed = open_embedding(options.embed)
     if options.cache is not None:
         embed = CachedEmbedding(embed, options.cache)
     get_dispatcher().add_event_handler(EmbeddingClock())
@@ -304,13 +320,16 @@ def main() -> None:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder = options.store or scratch / "store"
         made_of = describe_store(dataset, options, name, llm)
-        store, is_new = open_store(folder, embed, made_of)
+        with_vectors = any(needs_triple_vectors(row.method) for row in rows)
+        store, is_new = open_store(folder, embed, made_of, embed_triples=with_vectors)
         took = {}
         if is_new:
             with closing(store):
                 took = ingest(nodes, store, options.triples, llm, options.price)
             write_whole(note_path(folder), json.dumps(made_of))
-            store, _ = open_store(folder, embed, made_of)  # without the log of its writes, as in any later run
+            store, _ = open_store(
+                folder, embed, made_of, embed_triples=with_vectors
+            )  # without the log of its writes, as in any later run
         stack.callback(store.close)
         if options.triples != "file":  # the extracted triples are in the store
             nodes = store.get_nodes([node.node_id for node in nodes])

@@ -34,7 +34,7 @@ _SPACELESS = re.compile(f"[{SPACELESS}]")
 _LISTS = {
     "dense": "found by its meaning: place {} of dense search",
     "bm25": "found by its words: place {} of BM25",
-    "base": "place {} of the retriever that was there first",
+    "base": "place {} of the retriever whose passages are ranked",
 }
 
 
@@ -42,7 +42,8 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     """Return the signals that placed a passage, largest share first.
 
     A signal that has seen nothing in the passage is no reason, though it has a share. Nor is what holds the passage
-    back. A link, or words, that tie the passage to the question are said by their own signals.
+    back, nor the walk where the shared words are one. A link, or words, that tie the passage to the question are said
+    by their own signals.
 
     Args:
         pool: the pool.
@@ -56,7 +57,8 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     for signal, share in sorted(ranked.shares.items(), key=lambda item: -item[1]):
         if share >= _LEAST_SHARE and signal in ranked.signals and (reason := _DESCRIBED[signal](pool, ranked)):
             reasons.append({"signal": signal, "share": round(share, 3), "reason": reason})
-    return reasons
+    said = {reason["signal"] for reason in reasons}
+    return [reason for reason in reasons if reason["signal"] != "walk" or "shared_words" not in said]
 
 
 def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
@@ -91,12 +93,12 @@ def _leads_on(pool: Pool, fact: Triple, known: Iterable[str]) -> bool:
 
 
 def _describe_shared_words(pool: Pool, ranked: Ranked) -> str:
-    return "shares rare words, which the question lacks, with passages that the lists place first"
+    return f"shares {_quote(ranked.shared_words)}, which the question lacks, with passages found first"
 
 
 def _describe_walk(pool: Pool, ranked: Ranked) -> str:
     """Say so of a passage that is reached, not of one that only starts the walk."""
-    return "is reached over shared words from passages that the lists place first" * ("shared_words" in ranked.signals)
+    return "shares words with passages found first, or with passages that do" * ("shared_words" in ranked.signals)
 
 
 def _describe_tied(pool: Pool, ranked: Ranked) -> str:
@@ -108,7 +110,7 @@ def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
-    who = "the best other passage of the lists lacks" if ranked.first_rank <= 2 else "the lists' two best passages lack"
+    who = "the other passage found first lacks" if ranked.first_rank <= 2 else "the two passages found first lack"
     return f"has {_quote(ranked.new_words)} of the question, which {who}" if len(pool.passages) > 1 else ""
 
 

@@ -39,7 +39,9 @@ def build_parser(description: str | None = None) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = result.add_argument
     add("--data", type=Path, required=True, help="folder with the corpus, questions and triples")
-    add("--embed", required=True, help="folder (or hub name) of a sentence-transformers model")
+    add(
+        "--embed", required=True, help="folder (or hub name) of a sentence-transformers model; or light: LightEmbedding"
+    )
     add("--embed-name", default=None, help="what the results call it; default: the folder's name")
     add("--methods", default=METHODS, help=f"default: {METHODS}; see harness/settings.py")
     add("--llm", choices=("none", *READERS, "openai"), default="none", help="the language model")

@@ -164,6 +164,11 @@ def split_method(method: str) -> tuple[str, str, str]:
     return base, expansion, extra
 
 
+def needs_triple_vectors(method: str) -> bool:
+    """Say if a method searches or compares triples by their vectors."""
+    return split_method(method)[1] not in NO_GRAPH
+
+
 def makes_one_list(method: str, settings: Settings) -> bool:
     """Say if a method makes one list for all recall cuts, which is only shortened."""
     base, expansion, extra = split_method(method)

@@ -52,13 +52,13 @@ def test_reasons_in_words() -> None:
     assert explain("dell", weights) == {
         "named": f"speaks of “Dell Curry”, which another passage names: {FACT}",
         "linked": f"names “Dell Curry”, as another passage does: {FACT}",
-        "new_words": "has “play” of the question, which the best other passage of the lists lacks",
+        "new_words": "has “play” of the question, which the other passage found first lacks",
     }
     milk = explain("milk", weights)
     assert milk["in_question"] == "speaks of “Milk”, which the question names"
-    assert milk["new_words"] == "has “milk” of the question, which the lists' two best passages lack"
+    assert milk["new_words"] == "has “milk” of the question, which the two passages found first lack"
     assert explain("stephen", RankingWeights({"tied": 9.0})) == {
-        "tied": "place 1 of the retriever that was there first"
+        "tied": "place 1 of the retriever whose passages are ranked"
     }
 
 
@@ -69,8 +69,10 @@ def test_reasons_by_words() -> None:
     pool = Pool("zeta? eta theta", passages, base, ENCODER)
     seen = {name: explain(name, RankingWeights({"shared_words": 9.0, "walk": 9.0}), pool) for name in "abcef"}
     assert seen["b"] == {
-        "shared_words": "shares rare words, which the question lacks, with passages that the lists place first",
-        "walk": "is reached over shared words from passages that the lists place first",
+        "shared_words": "shares “beta” and “gamma”, which the question lacks, with passages found first"
+    }
+    assert explain("b", RankingWeights({"walk": 9.0}), pool) == {
+        "walk": "shares words with passages found first, or with passages that do"
     }
     assert seen["e"] == {} and seen["f"] == {}  # nothing is shared: the walk only starts at the question's words
     assert explain("f", RankingWeights({"phrases": 9.0}), pool) == {
@@ -83,7 +85,7 @@ def test_words_of_a_script_whose_words_cannot_be_told_apart_are_not_quoted() -> 
         passages = [PoolPassage("a", "", []), PoolPassage("b", text, [])]
         pool = Pool(question, passages, {"base": ["a"]}, ENCODER)
         reason = explain("b", RankingWeights({"new_words": 9.0}), pool)["new_words"]
-        assert reason == "has words of the question, which the best other passage of the lists lacks"
+        assert reason == "has words of the question, which the other passage found first lacks"
 
 
 def test_a_passage_is_called_by_its_title() -> None:
