@@ -389,7 +389,7 @@ def test_the_page_of_a_letter_is_read_as_a_page_is(read: Callable[..., Any], cha
     assert not [words for words in ("MSHTML", "Mail", "x.example", "Zoë", "%0") if words in text]
     letter = EmailMessage()
     letter.set_content("Zoë sees text.\nNora too.\n", charset=charset)
-    ((_, text),) = read("b.eml", letter.as_bytes())
+    ((_, text),) = read("a.eml", letter.as_bytes())
     assert "Zoë sees text." in text and "Nora too." in text
 
 
