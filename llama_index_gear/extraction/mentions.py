@@ -19,7 +19,8 @@ from llama_index_gear.errors import ArgumentError, format_value
 from llama_index_gear.extraction.blocks import tell_markdown
 from llama_index_gear.extraction.headings import Sections
 from llama_index_gear.extraction.languages import Speech, is_caseless, tell_language
-from llama_index_gear.extraction.names import Name, find_names
+from llama_index_gear.extraction.linked_names import Name
+from llama_index_gear.extraction.names import find_names
 from llama_index_gear.extraction.sentences import Sentence, split_sentences
 from llama_index_gear.extraction.serialization import check_nothing_lost
 from llama_index_gear.nodes import attach_triples
@@ -104,6 +105,7 @@ def _occurrences(name: str, text: str) -> list[tuple[int, int]]:
 logger = logging.getLogger(__name__)
 
 _PATH_KEY = "header_path"  # LlamaIndex's MarkdownNodeParser: the headings above the node's own, "/Handbook/Servers/"
+_LINKS_KEY = "links"  # [words, target] of each link that the text has lost, as `index` writes them
 _MAX_PREDICATE_WORDS = 40  # words of a sentence in one triple
 
 
@@ -131,9 +133,10 @@ class MentionTripleExtractor(TransformComponent):
 
     Markdown is read as such: a list's items and a table's rows are sentences. A block of code is one sentence, in which
     only identifiers are names. A heading or the head of a table in title case is no evidence for a name. A wikilink
-    names its page ("[[people/nora-blum|Nora Blum]]"). The lines of letters, chats and logs are sentences. If the
-    metadata don't say by a file's name or type that a passage is Markdown, a "#" in front of settings or code is a
-    comment, and a line above a rule is a heading only if it looks like a title.
+    names its page ("[[people/nora-blum|Nora Blum]]"), and the text of another link is one name, if it is a title of
+    several parts ("In Depth: Random Forests"). The lines of letters, chats and logs are sentences. If the metadata
+    don't say by a file's name or type that a passage is Markdown, a "#" in front of settings or code is a comment, and
+    a line above a rule is a heading only if it looks like a title.
 
     In German passages (told by their small words) one noun alone is a name only if no article, numeral or adjective
     stands in front of it, and it is common by neither its ending nor a list of frequent nouns; or if it has two capital
@@ -236,7 +239,9 @@ class MentionTripleExtractor(TransformComponent):
             path = node.metadata.get(_PATH_KEY)
             text = node.get_content(metadata_mode=MetadataMode.NONE)
             headings = list(filter(None, path.split("/"))) if isinstance(path, str) else []
-            triples = self._extract(text, "" if title is None else str(title), headings, tell_markdown(node.metadata))
+            kind, links = tell_markdown(node.metadata), node.metadata.get(_LINKS_KEY)
+            linked = [link[0] for link in links if _is_link(link)] if isinstance(links, list) else []
+            triples = self._extract(text, "" if title is None else str(title), headings, kind, linked)
             extracted.append(attach_triples(node, triples))
             count += len(triples)
         seconds = time.perf_counter() - start_time
@@ -280,21 +285,30 @@ class MentionTripleExtractor(TransformComponent):
                 self._caseless_passages,
             )
 
-    def _extract(self, text: str, title: str, path: Sequence[str], is_markdown: bool | None = None) -> list[Triple]:
+    def _extract(
+        self,
+        text: str,
+        title: str,
+        path: Sequence[str],
+        is_markdown: bool | None = None,
+        linked: Sequence[str] = (),
+    ) -> list[Triple]:
         triples: dict[Triple, None] = {}
-        for triple in self._triples(text, drop_parenthesis(title.strip()), path, is_markdown):
+        for triple in self._triples(text, drop_parenthesis(title.strip()), path, is_markdown, linked):
             triples[triple] = None
             if len(triples) == self.max_triples_per_passage:
                 break
         return list(triples)
 
-    def _triples(self, text: str, title: str, path: Sequence[str], is_markdown: bool | None) -> Iterator[Triple]:
+    def _triples(
+        self, text: str, title: str, path: Sequence[str], is_markdown: bool | None, linked: Sequence[str]
+    ) -> Iterator[Triple]:
         speech = tell_language(text)
         if self.recognizer is None:
             self._count_passage(text, speech.foreign)
         sections = Sections(title, path, has_case_evidence=not speech.is_german)
         first = ""
-        for sentence, names in self._find_names(text, title, is_markdown, speech):
+        for sentence, names in self._find_names(text, title, is_markdown, speech, linked):
             first = first or (names[0].text if names else "")
             sections.close(sentence.level)
             subject = sections.subject or first  # of a heading itself: that of the section around it
@@ -314,12 +328,16 @@ class MentionTripleExtractor(TransformComponent):
             self._foreign_passages[foreign] += 1
 
     def _find_names(
-        self, text: str, title: str, is_markdown: bool | None, speech: Speech
+        self, text: str, title: str, is_markdown: bool | None, speech: Speech, linked: Sequence[str]
     ) -> Iterator[tuple[Sentence, list[Name]]]:
         """Find the names in each sentence of a passage: by the recognizer if there is one, else by their form."""
         sentences = list(split_sentences(text, is_markdown=is_markdown))
         if self.recognizer is not None:
             names = recognize_names(self.recognizer, text, sentences)
         else:
-            names = find_names(text, title, sentences, speech)
+            names = find_names(text, title, sentences, speech, linked)
         return zip(sentences, names, strict=True)
+
+
+def _is_link(link: Any) -> bool:
+    return isinstance(link, list | tuple) and len(link) == 2 and isinstance(link[0], str)
