@@ -20,7 +20,7 @@ from llama_index_gear.ingestion.file_texts import read_text
 from llama_index_gear.ingestion.files import FolderReader
 from llama_index_gear.ingestion.origins import read_file
 from llama_index_gear.ingestion.regular_files import UnreadableFile
-from llama_index_gear.ingestion.wikitext import WIKI
+from llama_index_gear.ingestion.file_texts import WIKI
 
 _SHOWN = 50
 _OWN_TEXT = MARKDOWN - WIKI | {".txt"}
