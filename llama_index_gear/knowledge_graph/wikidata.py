@@ -1,296 +1,22 @@
-"""Wikidata's dumps as triples in words (Millions of GeAR-s §5): JSON with one entity a line."""
+"""Wikidata's dumps as triples in words (Millions of GeAR-s §5): JSON with one entity a line, or truthy N-Triples."""
 
 from __future__ import annotations
 
-import json
-import re
-import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from llama_index_gear.errors import ArgumentError, GraphFileError, check_counts, check_kinds, read_path
 from llama_index_gear.knowledge_graph.triples_file import Position, ReadReport, get_kind, read_lines
+from llama_index_gear.knowledge_graph.wikidata_formats import (
+    EntitySelection,
+    parse_json_dump,
+    parse_properties,
+    parse_triples_dump,
+)
+from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
 from llama_index_gear.triple import GraphTriple, Triple
-
-_TABLES = """
-CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS label (id INTEGER PRIMARY KEY, label TEXT, language INTEGER);
-CREATE TABLE IF NOT EXISTS alias (id INTEGER, number INTEGER, alias TEXT, PRIMARY KEY (id, number)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS redirect (id INTEGER PRIMARY KEY, target INTEGER);
-CREATE TABLE IF NOT EXISTS statement (subject INTEGER, property INTEGER, object INTEGER);
-"""
-_CHUNK = 5_000
-
-
-@dataclass
-class Entity:
-    """An entity of a dump. Items have Wikidata's numbers (42 is Q42), properties their negatives (−31 is P31).
-
-    Attributes:
-        id: number of the entity.
-        label: label in the best language that has one; empty if none has.
-        language: rank of that language among the chosen ones, from 0.
-        aliases: aliases in the best language that has some.
-        statements: (property, item) pairs, each once.
-        target: number of the item that this one redirects to; None: no redirect.
-
-    """
-
-    id: int
-    label: str = ""
-    language: int = 0
-    aliases: Sequence[str] = ()
-    statements: dict[tuple[int, int], None] = field(default_factory=dict)
-    target: int | None = None
-
-
-class WikidataIndex:
-    """An index in one SQLite file. Entities and the position in the dump are committed together.
-
-    Args:
-        path: the file; made if it does not exist.
-
-    """
-
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # A load iterates in worker threads, one at a time, so SQLite need not check the thread.
-        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._file.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -64000;")
-        self._file.executescript(_TABLES)
-
-    def get_note(self, key: str) -> Any:
-        """Return the note under this key; None if there is none."""
-        row = self._file.execute("SELECT value FROM about WHERE key = ?", [key]).fetchone()
-        return None if row is None else json.loads(row[0])
-
-    def add(self, entities: Sequence[Entity], **notes: Any) -> None:
-        """Add entities and notes, all or nothing."""
-        self._file.execute("BEGIN")
-        try:
-            self._insert(entities)
-            rows = [(key, json.dumps(value)) for key, value in notes.items()]
-            self._file.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", rows)
-        except BaseException:
-            self._file.execute("ROLLBACK")
-            raise
-        self._file.execute("COMMIT")
-
-    def _insert(self, entities: Sequence[Entity]) -> None:
-        self._file.executemany(
-            "INSERT INTO label VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET label = excluded.label, "
-            "language = excluded.language WHERE excluded.language < label.language",
-            [(entity.id, entity.label, entity.language) for entity in entities if entity.label],
-        )
-        aliases = [(entity.id, number, alias) for entity in entities for number, alias in enumerate(entity.aliases)]
-        self._file.executemany("INSERT OR IGNORE INTO alias VALUES (?, ?, ?)", aliases)
-        redirects = [(entity.id, entity.target) for entity in entities if entity.target is not None]
-        self._file.executemany("INSERT OR REPLACE INTO redirect VALUES (?, ?)", redirects)
-        statements = [(entity.id, *statement) for entity in entities for statement in entity.statements]
-        self._file.executemany("INSERT INTO statement VALUES (?, ?, ?)", statements)
-
-    def statements(self) -> Iterator[tuple[tuple[int, str], str, tuple[int, str]]]:
-        """Iterate over the statements: ((item, label), property's label, (item, label)). A missing label is empty."""
-        last = 0
-        properties: dict[int, tuple[int, str]] = {}  # some ten thousand, each looked up once
-        while True:
-            rows = self._file.execute(
-                "SELECT rowid, subject, property, object FROM statement WHERE rowid > ? ORDER BY rowid LIMIT ?",
-                [last, _CHUNK],
-            ).fetchall()
-            if not rows:
-                return
-            last = rows[-1][0]
-            labels = self.labels({number for row in rows for number in (row[1], row[3])})
-            properties |= self.labels({row[2] for row in rows} - properties.keys())
-            for _, subject, property_, object_ in rows:
-                yield labels[subject], properties[property_][1], labels[object_]
-
-    def aliases(self) -> Iterator[tuple[tuple[int, str], str]]:
-        """Iterate over the aliases: ((item, label), alias). A missing label is empty."""
-        last = (0, -1)
-        while True:
-            rows = self._file.execute(
-                "SELECT id, number, alias FROM alias WHERE (id, number) > (?, ?) ORDER BY id, number LIMIT ?",
-                [*last, _CHUNK],
-            ).fetchall()
-            if not rows:
-                return
-            last = rows[-1][:2]
-            labels = self.labels({row[0] for row in rows})
-            for number, _, alias in rows:
-                yield labels[number], alias
-
-    def labels(self, numbers: Iterable[int]) -> dict[int, tuple[int, str]]:
-        """Return for each entity the entity that it redirects to (else itself), and its label."""
-        wanted = set(numbers)
-        targets = dict(self._select("SELECT id, target FROM redirect", wanted))
-        known = dict(self._select("SELECT id, label FROM label", {targets.get(number, number) for number in wanted}))
-        return {
-            number: (target, known.get(target, ""))
-            for number, target in ((number, targets.get(number, number)) for number in wanted)
-        }
-
-    def _select(self, select: str, numbers: set[int]) -> list[tuple[Any, ...]]:
-        where = f"{select} WHERE id IN (SELECT value FROM json_each(?))"
-        return self._file.execute(where, [json.dumps(list(numbers))]).fetchall()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-_NUMBER = re.compile(r"([PQ])([1-9]\d{0,17})")
-
-
-@dataclass(frozen=True)
-class EntitySelection:
-    """The selection from each entity, by the options of `WikidataDump`."""
-
-    languages: tuple[str, ...]
-    aliases: int
-    allow: frozenset[int] | None
-    deny: frozenset[int]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the options as plain JSON."""
-        allow = None if self.allow is None else sorted(self.allow)
-        return {
-            "languages": list(self.languages),
-            "aliases": self.aliases,
-            "allow": allow,
-            "deny": sorted(self.deny),
-        }
-
-    def add_statement(self, entity: Entity, property_: int, item: int, report: ReadReport) -> None:
-        """Add a statement to the entity, or count the reason why it is dropped."""
-        if property_ in self.deny or (self.allow is not None and property_ not in self.allow):
-            report.drop("property left out")
-        elif (property_, item) in entity.statements:
-            report.drop("said twice")
-        else:
-            entity.statements[property_, item] = None
-
-    def set_names(self, entity: Entity, labels: Mapping[str, str], aliases: Mapping[str, Sequence[str]]) -> None:
-        """Set an entity's label and aliases, each in the best language that has some."""
-        labels = {language.lower(): label for language, label in labels.items()}
-        aliases = {language.lower(): names for language, names in aliases.items()}
-        for rank, language in reversed(list(enumerate(self.languages))):
-            if labels.get(language):
-                entity.label, entity.language = labels[language], rank
-            if aliases.get(language):
-                entity.aliases = aliases[language]
-        distinct = dict.fromkeys(alias for alias in entity.aliases if alias != entity.label)
-        entity.aliases = list(distinct)[: self.aliases]
-
-
-def parse_dump(
-    lines: Iterable[bytes], selection: EntitySelection, report: ReadReport, position: Position
-) -> Iterator[tuple[Entity, Position]]:
-    """Parse the entities of a JSON dump, each with the position in the file after it."""
-    for line in lines:
-        report.lines = position.lines
-        if not line:
-            report.complain_of_length()
-        text = line.strip().rstrip(b",")
-        if text in (b"", b"[", b"]"):
-            continue
-        try:
-            entity = _parse_entity(json.loads(text), selection, report)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            report.complain(f"{type(error).__name__}: {error}")
-            continue
-        report.entities += 1
-        yield entity, replace(position)
-
-
-def _parse_entity(record: Mapping[str, Any], selection: EntitySelection, report: ReadReport) -> Entity:
-    if "redirect" in record:
-        return Entity(_parse_number(record["entity"]), target=_parse_number(record["redirect"]))
-    entity = Entity(_parse_number(record["id"]))
-    labels = {language: _clean_text(text["value"]) for language, text in _list_entries(record, "labels", selection)}
-    aliases = {
-        language: list(filter(None, (_clean_text(text["value"]) for text in texts)))
-        for language, texts in _list_entries(record, "aliases", selection)
-    }
-    selection.set_names(entity, labels, aliases)
-    if entity.id > 0:
-        for name, statements in _list_entries(record, "claims"):
-            is_chosen = any(isinstance(one, dict) and one.get("rank") == "preferred" for one in statements)
-            for statement in statements:
-                try:
-                    if is_chosen and statement["rank"] == "normal":
-                        report.drop("another preferred")
-                        continue
-                    _parse_statement(entity, _parse_number(name), statement, selection, report)
-                except (ValueError, TypeError, KeyError, AttributeError) as error:
-                    report.complain(f"a statement of {record['id']}, {name}: {type(error).__name__}: {error}")
-    return entity
-
-
-def _parse_statement(
-    entity: Entity, property_: int, statement: Mapping[str, Any], selection: EntitySelection, report: ReadReport
-) -> None:
-    snak = statement["mainsnak"]
-    if statement["rank"] == "deprecated":
-        report.drop("deprecated")
-    elif snak["snaktype"] != "value":
-        report.drop("no or some value")
-    elif snak["datavalue"]["type"] != "wikibase-entityid":
-        report.drop("literal")
-    else:
-        value = snak["datavalue"]["value"]
-        if value["entity-type"] != "item":
-            report.drop("not an item")
-        else:  # dumps of before 2017 have no "id"
-            item = _parse_number(value["id"] if "id" in value else f"Q{value['numeric-id']}")
-            selection.add_statement(entity, property_, item, report)
-
-
-def _list_entries(
-    record: Mapping[str, Any], name: str, selection: EntitySelection | None = None
-) -> list[tuple[str, Any]]:
-    """List an object's entries; with a selection, only its languages. Dumps write an empty object as an empty list."""
-    entries = (record.get(name) or {}).items()
-    return [(key, value) for key, value in entries if selection is None or key.lower() in selection.languages]
-
-
-def _clean_text(text: str) -> str:
-    """Collapse white space and pair surrogates; replace a lone surrogate, which is no character."""
-    if not text.isascii():
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return " ".join(text.split())
-
-
-def _parse_number(name: str) -> int:
-    """Return the number of an item or property: Q42 is 42, P31 is −31.
-
-    Raises:
-        ValueError: the name is that of neither.
-
-    """
-    match_ = _NUMBER.fullmatch(name)
-    if match_ is None:
-        raise ValueError(f"{name!r} names no item and no property")
-    return int(match_[2]) if match_[1] == "Q" else -int(match_[2])
-
-
-def parse_properties(names: Iterable[str]) -> frozenset[int]:
-    """Return the numbers of properties.
-
-    Raises:
-        ArgumentError: a name is not that of a property.
-
-    """
-    names = list(names)
-    numbers = {name: _NUMBER.fullmatch(name) for name in names}
-    if wrong := [name for name, match_ in numbers.items() if match_ is None or match_[1] != "P"]:
-        raise ArgumentError(f"properties are named like P22, not {wrong[0]!r}")
-    return frozenset(_parse_number(name) for name in numbers)
-
 
 CITES_WORK = "P2860"
 """The property "cites work": a large part of Wikidata, which misled the paper's own linking (Table 2)."""
@@ -305,7 +31,7 @@ class WikidataDump:
     """A Wikidata dump as triples, to be loaded: `ExternalTripleStore.load(WikidataDump("latest-all.json.bz2", …))`.
 
     It gives the statements between items, in words. It leaves out statements with a literal, "no value" and "some
-    value", deprecated statements, those beside which a preferred one stands (as truthy dumps do), and those with an
+    value", deprecated statements, those beside which a preferred one stands (as truthy N-Triples do), and those with an
     item or property that has no label in the chosen languages.
     `entities` of a triple are Wikidata's identifiers, so that two items of one name stay two. After all statements come
     the aliases, `(label, "alias", alias)`.
@@ -316,10 +42,11 @@ class WikidataDump:
     decompressing what was read.
 
     Args:
-        path: the dump, `latest-all.json`, plain, `.gz` or `.bz2`.
+        path: the dump: `.json` (`latest-all.json`) or `.nt` (`latest-truthy.nt`), plain, `.gz` or `.bz2`.
         folder: folder of the index; each dump and choice of options needs its own.
         languages: languages of labels and aliases, best first, in any case. Default ("en", "mul"); "mul", the names
-            that are the same in all languages, comes last if it is not named.
+            that are the same in all languages, comes last if it is not named. N-Triples rename some of Wikidata's
+            codes, as "simple" to "en-simple".
         aliases: maximum number of aliases an item. Default 1 (Millions of GeAR-s §5); 0: none.
         allow: properties to take ("P22"). Default: None, which takes all.
         deny: properties to leave out. Default ("P2860",), "cites work".
@@ -361,7 +88,7 @@ class WikidataDump:
         allowed = None if allow is None else parse_properties(allow)
         chosen = tuple(dict.fromkeys([*(language.lower() for language in languages), _ALL_LANGUAGES]))
         self._selection = EntitySelection(chosen, aliases, allowed, parse_properties(deny))
-        get_kind(self.path, ("json",))
+        self._parse = {"json": parse_json_dump, "nt": parse_triples_dump}[get_kind(self.path, ("json", "nt"))]
 
     def read(self) -> ReadReport:
         """Make the index, or continue it; do nothing if it is complete."""
@@ -417,7 +144,7 @@ class WikidataDump:
 
         position = replace(reading)
         try:
-            for entity, position in parse_dump(lines, self._selection, report, reading):
+            for entity, position in self._parse(lines, self._selection, report, reading):
                 batch.append(entity)
                 report.kept += len(entity.statements)
                 if len(batch) >= _COMMIT:

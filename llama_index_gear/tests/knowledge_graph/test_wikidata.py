@@ -7,6 +7,7 @@ import gzip
 import itertools
 import json
 import random
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
 from llama_index_gear.knowledge_graph import triples_file, wikidata
 from llama_index_gear.knowledge_graph.triples_file import TriplesFile
-from llama_index_gear.knowledge_graph.wikidata import Entity, WikidataDump, WikidataIndex
+from llama_index_gear.knowledge_graph.wikidata import WikidataDump
+from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
 from llama_index_gear.triple import GraphTriple, Triple
 
 
@@ -169,15 +171,12 @@ def test_what_is_said_of_itself_has_one_entity(tmp_path: Path) -> None:
 
 def test_of_an_entity_in_two_places_the_better_label_stays(tmp_path: Path) -> None:
     """The better label stays, in either order."""
-    rest = [
-        _make_entity("P1", {"en": "knows"}),
-        _make_entity("Q2", {"en": "Two"}, {"P1": [_make_statement(_make_item(1))]}),
-    ]
-    named = {"en": _make_entity("Q1", {"en": "One"}), "de": _make_entity("Q1", {"de": "Eins"})}
+    rest = [_make_label("P1", "knows"), _make_direct("Q2", "P1", _make_uri(1)), _make_label("Q2", "Two")]
+    named = {"en": _make_label("Q1", "One"), "de": _make_label("Q1", "Eins", "de")}
     for order in (("en", "de"), ("de", "en")):
         folder = tmp_path / order[0]
         folder.mkdir()
-        path = _write_dump(folder / "dump.json", [named[order[0]], *rest, named[order[1]]])
+        path = _write_truthy(folder / "truthy.nt", [named[order[0]], *rest, named[order[1]]])
         (triple,) = WikidataDump(path, folder / "index", languages=["en", "de"])
         assert triple.triple.object == "One"
 
@@ -261,14 +260,17 @@ def test_what_is_malformed_is_counted_and_costs_nothing_else(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("commit", [1, 2])
-@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".json.bz2"])
+@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".nt", ".nt.bz2"])
 def test_a_killed_read_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, commit: int
 ) -> None:
     """After a kill at any entity, the index and the counts equal those of an undisturbed run. A line is too long."""
     monkeypatch.setattr(triples_file, "MAX_LINE", 10_000)
     endless = "x" * 20_000
-    path = _write_dump(tmp_path / f"dump{suffix}", broken={4: endless})
+    if "json" in suffix:
+        path = _write_dump(tmp_path / f"dump{suffix}", broken={4: endless})
+    else:
+        path = _write_truthy(tmp_path / f"dump{suffix}", [*LINES[:9], endless, *LINES[9:]])
     whole = WikidataDump(path, tmp_path / "whole")
     expected = _flatten_triples(whole)
     assert whole.report.malformed == 1
@@ -276,7 +278,7 @@ def test_a_killed_read_goes_on_where_it_was(
     for moment in range(1, whole.report.entities + 1):
         dump = WikidataDump(path, tmp_path / f"killed{moment}")
         seen = 0
-        parse = wikidata.parse_dump
+        parse = dump._parse
 
         def parse_until_killed(*arguments: Any, until: int = moment, parse: Any = parse) -> Any:
             nonlocal seen
@@ -286,11 +288,11 @@ def test_a_killed_read_goes_on_where_it_was(
                     raise KeyboardInterrupt
                 yield entity
 
-        monkeypatch.setattr(wikidata, "parse_dump", parse_until_killed)
+        monkeypatch.setattr(dump, "_parse", parse_until_killed)
         if moment < whole.report.entities:
             with pytest.raises(KeyboardInterrupt):
                 dump.read()
-        monkeypatch.setattr(wikidata, "parse_dump", parse)
+        monkeypatch.setattr(dump, "_parse", parse)
         assert _flatten_triples(dump) == expected
         dump.report.seconds = whole.report.seconds
         assert dump.report == whole.report
@@ -314,10 +316,102 @@ def test_an_index_is_not_mixed_up(tmp_path: Path) -> None:
         WikidataDump(path, tmp_path / "index").read()
 
 
-def test_statements_about_properties_are_left_out(tmp_path: Path) -> None:
+# -- Truthy N-Triples -------------------------------------------------------------------------------------------------
+
+_WD = "http://www.wikidata.org"
+
+
+def _make_line(subject: str, predicate: str, object_: str) -> str:
+    return f"<{_WD}/entity/{subject}> <{predicate}> {object_} ."
+
+
+def _make_label(subject: str, label: str, language: str = "en", kind: str = "2000/01/rdf-schema#label") -> str:
+    return _make_line(subject, f"http://www.w3.org/{kind}", f'"{label}"@{language}')
+
+
+def _make_direct(subject: str, property_: str, object_: str) -> str:
+    return _make_line(subject, f"{_WD}/prop/direct/{property_}", object_)
+
+
+def _make_uri(number: int) -> str:
+    return f"<{_WD}/entity/Q{number}>"
+
+
+ALIASED = "2004/02/skos/core#altLabel"
+LINES = [
+    f"<https://www.wikidata.org/wiki/Special:EntityData/Q8877> <http://schema.org/about> {_make_uri(8877)} .",
+    _make_label("Q8877", "Steven Spielberg"),
+    _make_line("Q8877", "http://www.w3.org/2004/02/skos/core#prefLabel", '"Steven Spielberg"@en'),
+    _make_line("Q8877", "http://schema.org/description", '"American director"@en'),
+    _make_label("Q8877", 'Steven \\"Steve\\" Spielberg', "de"),
+    _make_label("Q8877", "Spielberg", kind=ALIASED),
+    _make_label("Q8877", "Steven Allan", kind=ALIASED),
+    _make_direct("Q8877", "P19", _make_uri(43196)),
+    _make_direct("Q8877", "P19", _make_uri(43196)),
+    _make_direct("Q8877", "P569", '"1946-12-18T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'),
+    _make_direct("Q8877", "P26", "_:b7"),
+    _make_direct("Q8877", "P5", f"<{_WD}/entity/P19>"),
+    _make_direct("Q8877", "P2860", _make_uri(43196)),
+    _make_direct("Q8877", "P4", _make_uri(99)),
+    _make_line("Q8877", "http://schema.org/version", '"7"^^<http://www.w3.org/2001/XMLSchema#integer>'),
+    _make_label("Q43196", "Zürich".encode("ascii", "backslashreplace").decode().replace("\\xfc", "\\u00FC")),
+    _make_label("P19", "place of birth"),
+    _make_label("P4", "knows"),
+    _make_label("P2860", "cites work"),
+    _make_line("Q99", "http://www.w3.org/2002/07/owl#sameAs", _make_uri(100)),
+    _make_label("Q100", "George \\U0001F600 Lucas"),
+]
+
+
+def _write_truthy(path: Path, lines: Sequence[str] = LINES) -> Path:
+    whole = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(bz2.compress(whole) if path.suffix == ".bz2" else whole)
+    return path
+
+
+def test_truthy_triples(tmp_path: Path) -> None:
+    dump = WikidataDump(_write_truthy(tmp_path / "truthy.nt"), tmp_path / "index")
+    assert _flatten_triples(dump) == [
+        ("Steven Spielberg", "place of birth", "Zürich", ("Q8877", "Q43196")),
+        ("Steven Spielberg", "knows", "George 😀 Lucas", ("Q8877", "Q100")),
+        ("Steven Spielberg", "alias", "Spielberg", ("Q8877",)),
+    ]
+    report = dump.report
+    assert (report.lines, report.entities, report.kept, report.malformed) == (len(LINES), 7, 2, 0)
+    assert report.dropped == {
+        "literal": 1,
+        "no or some value": 1,
+        "not an item": 1,
+        "said twice": 1,
+        "property left out": 1,
+    }
+    german = WikidataDump(tmp_path / "truthy.nt", tmp_path / "german", languages=["de", "en"], aliases=0)
+    assert _flatten_triples(german)[0][0] == 'Steven "Steve" Spielberg'
+
+
+def test_malformed_n_triples(tmp_path: Path) -> None:
+    broken = ["", "# a comment", "nonsense", f"<{_WD}/entity/Q8877> <cut", _make_label("Q8877", "x\\U0011FFFF", "fr")]
+    broken += [
+        _make_direct("Q8877", "P0", _make_uri(1)),
+        _make_line("Q8877", "http://www.w3.org/2000/01/rdf-schema#label", '"bare"'),
+    ]
+    path = _write_truthy(tmp_path / "truthy.nt", [*LINES[:7], *broken, *LINES[7:]])
+    dump = WikidataDump(path, tmp_path / "index")
+    assert [slots[2] for slots in _flatten_triples(dump)] == ["Zürich", "George 😀 Lucas", "Spielberg"]
+    assert dump.report.malformed == 5
+
+
+def test_statements_about_properties_are_left_out_of_both_dumps(tmp_path: Path) -> None:
     about = _make_entity("P19", {"en": "place of birth"}, {"P4": [_make_statement(_make_item(43196))]})
     entities = [about, _make_entity("P4", {"en": "knows"}), _make_entity("Q43196", {"en": "Cincinnati"})]
     assert _flatten_triples(WikidataDump(_write_dump(tmp_path / "dump.json", entities), tmp_path / "json")) == []
+    lines = [
+        _make_label("P19", "place of birth"),
+        _make_direct("P19", "P4", _make_uri(43196)),
+        _make_label("P4", "knows"),
+    ]
+    lines += [_make_label("Q43196", "Cincinnati")]
+    assert _flatten_triples(WikidataDump(_write_truthy(tmp_path / "truthy.nt", lines), tmp_path / "nt")) == []
 
 
 def test_half_characters_and_numbers_without_end_are_no_end(tmp_path: Path) -> None:
@@ -332,17 +426,27 @@ def test_half_characters_and_numbers_without_end_are_no_end(tmp_path: Path) -> N
     assert _flatten_triples(WikidataDump(tmp_path / "dump.json", tmp_path / "json", aliases=0)) == [
         ("A\ufffd", "born", "😀", ("Q1", "Q2"))
     ]
+    endless = f"<{_WD}/entity/Q{'9' * 40}>"
+    lines = [
+        _make_label("P19", "born"),
+        _make_label("Q1", "A\\uD83D"),
+        _make_direct("Q1", "P19", _make_uri(2)),
+        _make_direct("Q1", "P19", endless),
+    ]
+    lines += [f'{endless} <http://www.w3.org/2000/01/rdf-schema#label> "x"@en .', _make_label("Q2", "\\uD83D\\uDE00")]
+    dump = WikidataDump(_write_truthy(tmp_path / "truthy.nt", lines), tmp_path / "nt", aliases=0)
+    assert _flatten_triples(dump) == [("A\ufffd", "born", "😀", ("Q1", "Q2"))]
     with pytest.raises(TripleError, match="lone surrogate"):
         GraphTriple(Triple("A\ud83d", "is", "B"))
 
 
 def test_languages_without_regard_to_case_and_no_others(tmp_path: Path) -> None:
-    entities = [
-        _make_entity("P19", {"zh-Hans": "born"}),
-        _make_entity("Q1", {"zh-Hans": "A"}),
-        _make_entity("Q2", {"ZH-HANS": "B"}, {"P19": [_make_statement(_make_item(1))]}),
+    lines = [
+        _make_label("P19", "born", "zh-Hans"),
+        _make_label("Q1", "A", "zh-Hans"),
+        _make_label("Q2", "B", "ZH-HANS"),
     ]
-    path = _write_dump(tmp_path / "dump.json", entities)
+    path = _write_truthy(tmp_path / "truthy.nt", [*lines, _make_direct("Q2", "P19", _make_uri(1))])
     assert _flatten_triples(WikidataDump(path, tmp_path / "index", languages=["zh-hans"])) == [
         ("B", "born", "A", ("Q2", "Q1"))
     ]
@@ -350,6 +454,15 @@ def test_languages_without_regard_to_case_and_no_others(tmp_path: Path) -> None:
     odd["labels"]["fr"] = {"language": "fr", "value": None}  # nobody asked for it
     dump = WikidataDump(_write_dump(tmp_path / "dump.json", [odd]), tmp_path / "json")
     assert list(dump) == [] and (dump.report.entities, dump.report.malformed) == (1, 0)
+
+
+def test_time_grows_with_a_line_and_not_faster(tmp_path: Path) -> None:
+    for number, junk in enumerate((" ", '"', "\\", "<a> ", ". ")):
+        path = _write_truthy(tmp_path / f"{number}.nt", [f"<{_WD}/entity/Q1> <b> {junk * (400_000 // len(junk))}x"])
+        start = time.process_time()
+        dump = WikidataDump(path, tmp_path / f"index{number}")
+        assert list(dump) == [] and dump.report.malformed == 1
+        assert time.process_time() - start < 5  # hours if it were cubic, minutes if quadratic
 
 
 @pytest.mark.parametrize("suffix", [".json.gz", ".json.bz2"])
@@ -404,6 +517,59 @@ def test_a_file_of_triples(tmp_path: Path) -> None:
     assert list(odd) == [] and odd.report.malformed == 2
     (tmp_path / "mark.tsv").write_text("a\tb\tc\n", "utf-8-sig")
     assert [triple.triple.subject for triple in TriplesFile(tmp_path / "mark.tsv")] == ["a"]
+
+
+# -- what the formats allow --------------------------------------------------------------------------------------------
+
+
+WD, WDT = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/direct/"
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+N_TRIPLES = [
+    f'<{WD}Q1> <{LABEL}> "Ada > Byron . # \\"x\\""@en .',
+    f"<{WD}Q1> <{WDT}P22> <{WD}Q2> .",
+    f'<{WD}Q1> <{WDT}P9> "1815-12-10"^^<http://www.w3.org/2001/XMLSchema#date> .',
+    f'<{WD}Q2> <{LABEL}> "Lord Byron"@en .',
+    f'<{WD}P22> <{LABEL}> "father"@en .',
+]
+FORMS: dict[str, Callable[[str], str]] = {
+    "as Wikidata writes it": str,
+    "a comment": lambda line: f"{line} # of Ada",
+    "a comment with a dot": lambda line: f"{line}# of Ada. And more .",
+    "a comment behind a tab": lambda line: f"{line}\t#.",
+    "blanks before": lambda line: f" \t {line}",
+    "tabs": lambda line: line.replace("> <", ">\t<").replace('> "', '>\t"').replace(" .", "\t."),
+    "no blanks": lambda line: (
+        line.replace("> <", "><").replace('> "', '>"').replace('"@en .', '"@en.').replace("> .", ">.")
+    ),
+    "a blank less": lambda line: line.replace("> <", "><", 1).replace('> "', '>"', 1),
+    "many": lambda line: f"{line.replace(' .', '   .')}  \r",
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_n_triples_are_read_as_their_grammar_allows_them(tmp_path: Path, name: str) -> None:
+    lines = ["# a comment", "  # another.", "", *map(FORMS[name], N_TRIPLES)]
+    (tmp_path / "dump.nt").write_text("\n".join(lines) + "\n", "utf-8", newline="")
+    dump = WikidataDump(tmp_path / "dump.nt", tmp_path / "index")
+    assert [triple.triple for triple in dump] == [Triple('Ada > Byron . # "x"', "father", "Lord Byron")]
+    assert (dump.report.entities, dump.report.malformed, dump.report.dropped) == (3, 0, {"literal": 1})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"<{WD}Q1> <{WDT}P22> <{WD}Q2>",
+        f"<{WD}Q1> <{WDT}P22> <{WD}Q2> . <{WD}Q3>",
+        f"  <{WD}Q1> <{WDT}P22> .",
+        f'<{WD}Q1> <{LABEL}> "Ada"@en',
+        f'<{WD}Q1> <{LABEL}> "Ada"@en # .',
+        f"<{WD}Q1> P22 <{WD}Q2> . # fact",
+    ],
+)
+def test_what_the_grammar_does_not_allow_is_counted(tmp_path: Path, line: str) -> None:
+    (tmp_path / "dump.nt").write_text(f"{line}\n", "utf-8")
+    dump = WikidataDump(tmp_path / "dump.nt", tmp_path / "index")
+    assert not list(dump) and dump.report.malformed + sum(dump.report.dropped.values()) == 1
 
 
 @pytest.mark.parametrize(
