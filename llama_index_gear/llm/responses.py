@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable
 from traceback import walk_tb
@@ -76,8 +77,14 @@ def build_reply(response: ChatResponse | CompletionResponse, prompt: str, text: 
 
 
 def read_text(response: ChatResponse | CompletionResponse) -> str:
-    """Return a response's words, thoughts in them included."""
-    return response.text if isinstance(response, CompletionResponse) else response.message.content or ""
+    """Return a response's words, thoughts in them included; of a reply that calls functions unasked, their arguments."""
+    if isinstance(response, CompletionResponse):
+        return response.text
+    message = response.message
+    called = [block.tool_kwargs for block in message.blocks if block.block_type == "tool_call"]
+    older = [_get(call, "function", "arguments") for call in message.additional_kwargs.get("tool_calls") or []]
+    written = (value if isinstance(value, str) else json.dumps(value) for value in called or older)
+    return message.content or "\n".join(written)
 
 
 def find_thoughts(response: ChatResponse | CompletionResponse) -> str:
