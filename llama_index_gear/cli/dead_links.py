@@ -16,11 +16,10 @@ from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.cli.store_note import read_note
 from llama_index_gear.extraction.blocks import MARKDOWN
 from llama_index_gear.extraction.links import DeadLink
-from llama_index_gear.ingestion.file_texts import read_text
+from llama_index_gear.ingestion.file_texts import WIKI, read_text
 from llama_index_gear.ingestion.files import FolderReader
 from llama_index_gear.ingestion.origins import read_file
 from llama_index_gear.ingestion.regular_files import UnreadableFile
-from llama_index_gear.ingestion.file_texts import WIKI
 
 _SHOWN = 50
 _OWN_TEXT = MARKDOWN - WIKI | {".txt"}

@@ -77,7 +77,7 @@ def build_reply(response: ChatResponse | CompletionResponse, prompt: str, text: 
 
 
 def read_text(response: ChatResponse | CompletionResponse) -> str:
-    """Return a response's words, thoughts in them included; of a reply that calls functions unasked, their arguments."""
+    """Return a response's words, thoughts in them included; of one that calls functions unasked, their arguments."""
     if isinstance(response, CompletionResponse):
         return response.text
     message = response.message
