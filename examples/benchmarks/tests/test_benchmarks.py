@@ -468,9 +468,14 @@ def test_settings_read_what_a_command_line_says() -> None:
         .with_value("gamma", "none")
         .with_value("diversity", "off")
         .with_value("base_top_k", "7")
-        .with_value("expand", "on")
+        .with_value("check_alignment", "off")
     )
-    assert (settings.gamma, settings.diversity, settings.base_top_k, settings.expand) == (None, False, 7, True)
+    assert (settings.gamma, settings.diversity, settings.base_top_k, settings.check_alignment) == (
+        None,
+        False,
+        7,
+        False,
+    )
     for name, value in (("diversity", "maybe"), ("beam_size", "ten"), ("search_by", "words")):
         with pytest.raises(ValueError, match=f"{name} cannot be '{value}'"):
             Settings().with_value(name, value)

@@ -92,7 +92,7 @@ def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[t
     sync: dict[str, Any] = {**walk, "llm": llm, "link_top_k": 2, "prompts": {"read": read}}
     steps: dict[str, Any] = {**every, "budget": BUDGET, "max_steps": 2, "prompts": {"read": read}}
     clues: dict[str, Any] = {"passages_per_round": 3, "search_by": "passages", "require_grounding": False}
-    clues |= {"max_rounds": 5, "expand": SEARCH, "prompts": {"decompose": PromptTemplate("Own {question}")}}
+    clues |= {"max_rounds": 5, "prompts": {"decompose": PromptTemplate("Own {question}")}}
     shown: dict[str, Any] = {"show_top_k": 7, "show_tokens": 900, "weights": weights, "prompts": {"select": select}}
     return [
         (GraphRetriever, {**over, "weights": weights, "pagerank": PAGERANK, "vector_store_query_mode": sparse}),
