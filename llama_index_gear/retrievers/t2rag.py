@@ -68,8 +68,6 @@ class T2RAGRetriever(AgentRetriever):
 
     """
 
-    _policy: T2RAGPolicy
-
     def __init__(
         self,
         vector_store: GeARVectorStore,
@@ -106,23 +104,3 @@ class T2RAGRetriever(AgentRetriever):
             prompts=own,
         )
         super().__init__(backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager)
-
-    @property
-    def max_rounds(self) -> int:
-        """Maximum number of rounds."""
-        return self._policy.max_steps
-
-    @property
-    def passages_per_round(self) -> int:
-        """Distinct passages whose triples a round retrieves."""
-        return self._policy.passages
-
-    @property
-    def search_by(self) -> SearchBy:
-        """The target of a clue's search: "triples" or "passages"."""
-        return self._policy.search_by
-
-    @property
-    def require_grounding(self) -> bool:
-        """True takes a value only if a passage that was shown has it."""
-        return self._policy.require_grounding

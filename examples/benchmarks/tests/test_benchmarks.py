@@ -600,7 +600,7 @@ def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: 
     bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",))]
     row = next(build_rows([f"{base}+selection"], Settings(show_top_k=2), []))
     retriever = bench.retriever(row.method, 5, row.settings)
-    assert isinstance(retriever, GeARRetriever) and retriever.show_top_k == 2
+    assert isinstance(retriever, GeARRetriever) and retriever._policy.show_top_k == 2  # type: ignore[attr-defined]
     assert (retriever.base_retriever is None) == (base == "graph")
     result = measure(row, bench.dataset.questions, bench, parse_options("--answers"))
     assert (result["calls"], result["steps"], result["em"]) == (1.0, 1.0, 100.0) and "answer_calls" not in result
