@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial, wraps
 from itertools import chain, islice
 from time import monotonic
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.prompts import BasePromptTemplate
@@ -238,8 +238,7 @@ def blocking(method: Callable[Parameters, Flow[Result]]) -> Callable[Parameters,
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return run(flow(self, *args, **kwargs), self._answer)
 
-    answered: Any = call
-    return answered
+    return cast(Callable[Parameters, Result], call)
 
 
 def unblocked(method: Callable[Parameters, Result]) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
@@ -251,8 +250,7 @@ def unblocked(method: Callable[Parameters, Result]) -> Callable[Parameters, Coro
         return await arun(flow(self, *args, **kwargs), self._aanswer)
 
     call.__doc__ = f"`{flow.__name__}`, without blocking the event loop."
-    answered: Any = call
-    return answered
+    return cast(Callable[Parameters, Coroutine[Any, Any, Result]], call)
 
 
 async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:

@@ -102,7 +102,7 @@ RUNS = {
     "hotpotqa-minilm-share80": f"{SHARE} 0.8",
     "musique_train-minilm-qwen": f"{OF_QWEN} closed-book,gold,bm25,dense,hybrid,hybrid+naive,hybrid+sync,hybrid+gear,"
     "t2rag,hybrid+ircot,hipporag,hipporag-filter,hipporag-synonyms-filter --sweep calls=merged,single "
-    "--sweep expand=true --sweep search_by=passages --sweep max_steps=1,2,3",
+    "--sweep search_by=passages --sweep max_steps=1,2,3",
     "musique_train-minilm-qwen-ircot": f"{OF_QWEN} hybrid,bm25+ircot,hipporag+ircot",
     "musique_train-minilm-qwen-selection": f"{OF_QWEN} hybrid,graph,graph+select,graph+selection --show-top-k 10 "
     "--against graph",

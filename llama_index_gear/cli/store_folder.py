@@ -358,8 +358,8 @@ def open_store(
                 check_probe(folder, embed_model)
 
         with NotedStore.from_path(folder, embed_model=embed_model) as store:
-            store.take_turn(turn, check_again, vector)  # type: ignore[attr-defined]  # from_path makes one of its class
-            yield store  # type: ignore[misc]
+            store.take_turn(turn, check_again, vector)
+            yield store
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 from llama_index.core.callbacks import CBEventType, EventPayload
@@ -46,7 +45,7 @@ class Reranker(BaseNodePostprocessor):
 
     async def _aanswer(self, request: Any) -> Any:
         """`_answer`, without blocking the event loop."""
-        return await (request.afunction or partial(asyncio.to_thread, request.function))()
+        return await asyncio.to_thread(request.function) if request.afunction is None else await request.afunction()
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -68,13 +67,13 @@ class Reranker(BaseNodePostprocessor):
         """
         if bundle is None:
             raise ArgumentError(f"{self._what} needs the question: pass query_bundle or query_str")
-        names = {"top_n": self._limit, "model_name": self._model_name}
-        dispatcher.event(ReRankStartEvent(query=bundle, nodes=nodes, **names))
+        top_n, model_name = self._limit, self._model_name
+        dispatcher.event(ReRankStartEvent(query=bundle, nodes=nodes, top_n=top_n, model_name=model_name))
         payload: dict[str, Any] = {
             EventPayload.NODES: nodes,
-            EventPayload.MODEL_NAME: self._model_name,
+            EventPayload.MODEL_NAME: model_name,
             EventPayload.QUERY_STR: bundle.query_str,
-            EventPayload.TOP_K: self._limit,
+            EventPayload.TOP_K: top_n,
         }
         with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
             ranked = yield from self._rerank_flow(bundle, nodes)

@@ -52,8 +52,6 @@ class ExternalGeARRetriever(AgentRetriever):
 
     """
 
-    _policy: ExternalPolicy
-
     def __init__(
         self,
         expansion: SyncGERetriever,
@@ -78,20 +76,9 @@ class ExternalGeARRetriever(AgentRetriever):
         policy = ExternalPolicy(
             expansion=walk, max_steps=max_steps, rank_top_k=rank_top_k, top_k=similarity_top_k, prompts=own
         )
-        self._expansion = expansion
         super().__init__(
             expansion._backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager
         )
-
-    @property
-    def expansion(self) -> SyncGERetriever:
-        """A step's retrieval."""
-        return self._expansion
-
-    @property
-    def rank_top_k(self) -> int | None:
-        """Remembered passages that the last call ranks; None: no such call."""
-        return self._policy.rank_top_k
 
 
 class PaperGeARRetriever(AgentRetriever):
@@ -130,8 +117,6 @@ class PaperGeARRetriever(AgentRetriever):
 
     """
 
-    _policy: GeARPolicy
-
     def __init__(
         self,
         expansion: SyncGERetriever,
@@ -159,22 +144,6 @@ class PaperGeARRetriever(AgentRetriever):
             passage_link_top_k=passage_link_top_k,
             prompts=own,
         )
-        self._expansion = expansion
         super().__init__(
             expansion._backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager
         )
-
-    @property
-    def expansion(self) -> SyncGERetriever:
-        """A step's retrieval."""
-        return self._expansion
-
-    @property
-    def calls(self) -> Calls:
-        """The LLM calls of a step: "separate", "merged" or "single"."""
-        return self._policy.calls
-
-    @property
-    def passage_link_top_k(self) -> int:
-        """Passages, and triples, that each fact of the gist is linked to."""
-        return self._policy.passage_link_top_k

@@ -20,6 +20,7 @@ from llama_index_gear.store.deletes import UnfinishedWrites
 from llama_index_gear.store.embedded.client import EdgeClient, compact
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.neighborhood import MAX_TRIPLES, GraphPages
+from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.triple_vectors import TripleVectors
@@ -40,6 +41,16 @@ class StoreUpkeep(Connected):
     _checks: StoreChecks
     _tenancy: Tenancy
     _text_indexes: TextIndexes
+
+    @property
+    def triple_collection_name(self) -> str:
+        """The name of the triples' collection."""
+        return self._collections.triples
+
+    def _reads(self, filters: MetadataFilters | None = None, *, all_tenants: bool = False) -> StoreReads:
+        scope = self._tenancy.own_filters if all_tenants else self._tenancy.scope_filters(filters)
+        # What was found under the filters matches them; a tenant's triples are compared once more.
+        return StoreReads(self._collections, scope, self._text_indexes, are_known=not self._tenancy.field)
 
     # -- names that mean the same --------------------------------------------------------------------------------
 

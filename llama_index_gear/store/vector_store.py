@@ -225,11 +225,6 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
         """Return the name under which LlamaIndex serializes the store."""
         return "GeARVectorStore"
 
-    @property
-    def triple_collection_name(self) -> str:
-        """The name of the triples' collection."""
-        return self._collections.triples
-
     def close(self) -> None:
         """Write out and release an embedded store; close a server's client, or both clients if the store made them."""
         super().close()
@@ -378,10 +373,3 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
         hint = "write VectorStoreQuery(query_str=…), or ask an index's retriever"
         check_kind(VectorStoreQuery, hint=hint, query=query)
         return self._reads(query.filters).query_flow(query, read_native_filter(options))
-
-    # -- the flows that other rooms go on into: see `access` --------------------------------------------------------
-
-    def _reads(self, filters: MetadataFilters | None = None, *, all_tenants: bool = False) -> StoreReads:
-        scope = self._tenancy.own_filters if all_tenants else self._tenancy.scope_filters(filters)
-        # What was found under the filters matches them; a tenant's triples are compared once more.
-        return StoreReads(self._collections, scope, self._text_indexes, are_known=not self._tenancy.field)

@@ -20,7 +20,6 @@ from llama_index.core.schema import TextNode
 from rich.console import Console
 
 from llama_index_gear import (
-    BeamSearch,
     ExternalGeARRetriever,
     ExternalTripleStore,
     GeARQueryEngine,
@@ -245,10 +244,6 @@ METHODS: dict[str, tuple[Method, int]] = {  # the method, and how many calls it 
         5,
     ),
     "T²RAG": (lambda house, llm: T2RAGRetriever(house.store, llm=llm, passages_per_round=2), 4),
-    "T²RAG, expanded": (
-        lambda house, llm: T2RAGRetriever(house.store, llm=llm, passages_per_round=2, expand=BeamSearch()),
-        5,
-    ),
     "T²RAG, ungrounded": (lambda house, llm: T2RAGRetriever(house.store, llm=llm, require_grounding=False), 4),
     "T²RAG over passages": (lambda house, llm: T2RAGRetriever(house.store, llm=llm, search_by="passages"), 4),
     "engine, selection": (lambda house, llm: GeARQueryEngine.from_vector_store(house.store, llm=llm), 5),

@@ -109,7 +109,6 @@ class Settings:
         "given", _parse_one_of("given", "reversed", "shuffled"), "select", "in which a reader sees them"
     )
     search_by: Any = _define_setting("triples", _parse_one_of("triples", "passages"), "t2rag", "what is searched")
-    expand: bool = _define_setting(False, flag, "t2rag", "a graph expansion each round")
     graph_share: float = _define_setting(1.0, float, "external", "of the data's triples that the external graph has")
     check_alignment: bool = _define_setting(True, flag, "external", "drop links to triples about something else")
 

@@ -468,9 +468,14 @@ def test_settings_read_what_a_command_line_says() -> None:
         .with_value("gamma", "none")
         .with_value("diversity", "off")
         .with_value("base_top_k", "7")
-        .with_value("expand", "on")
+        .with_value("check_alignment", "off")
     )
-    assert (settings.gamma, settings.diversity, settings.base_top_k, settings.expand) == (None, False, 7, True)
+    assert (settings.gamma, settings.diversity, settings.base_top_k, settings.check_alignment) == (
+        None,
+        False,
+        7,
+        False,
+    )
     for name, value in (("diversity", "maybe"), ("beam_size", "ten"), ("search_by", "words")):
         with pytest.raises(ValueError, match=f"{name} cannot be '{value}'"):
             Settings().with_value(name, value)
@@ -595,7 +600,7 @@ def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: 
     bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",))]
     row = next(build_rows([f"{base}+selection"], Settings(show_top_k=2), []))
     retriever = bench.retriever(row.method, 5, row.settings)
-    assert isinstance(retriever, GeARRetriever) and retriever.show_top_k == 2
+    assert isinstance(retriever, GeARRetriever) and retriever._policy.show_top_k == 2  # type: ignore[attr-defined]
     assert (retriever.base_retriever is None) == (base == "graph")
     result = measure(row, bench.dataset.questions, bench, parse_options("--answers"))
     assert (result["calls"], result["steps"], result["em"]) == (1.0, 1.0, 100.0) and "answer_calls" not in result

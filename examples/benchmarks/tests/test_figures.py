@@ -11,7 +11,7 @@ from reporting.pages import BLOCKS, fill, remove_figures
 from reporting.results import EMBED, LLM_FILE, SELECTION_FILE, Results
 from repository import BENCHMARKS
 
-from llama_index_gear import MentionTripleExtractor, T2RAGRetriever
+from llama_index_gear import MentionTripleExtractor
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 
 CUTS = (5, 10, 15)
@@ -19,7 +19,7 @@ RESULTS = Results(BENCHMARKS / "results")
 FILES = [f"{data}-{embed}" for data in ("hotpotqa", "musique_train") for embed in EMBED]
 WITH_A_SMALL_MODEL = (
     *("hybrid+naive", "hybrid+sync", "graph+select", "graph+selection", "hybrid+gear", "hybrid+gear[max_steps=1]"),
-    *("hybrid+gear[calls=merged]", "hybrid+gear[calls=single]", "t2rag", "t2rag[expand=true]", "hybrid+ircot"),
+    *("hybrid+gear[calls=merged]", "hybrid+gear[calls=single]", "t2rag", "hybrid+ircot"),
     "hipporag-filter",
 )
 PAGES = {page.stem: page.read_text("utf-8") for page in report.PAGES}
@@ -191,8 +191,3 @@ def test_the_figures_in_a_docstring_are_committed_results() -> None:
         assert row is not None and f"{words} " + "/".join(f"{row[f'recall@{k}']:.1f}" for k in CUTS) in said
     said = " ".join(str(MentionTripleExtractor.__doc__).split())
     assert f"R@10 are about ± {RESULTS.half_width('musique_train-minilm-offline'):.1f} points" in said
-    said = " ".join(str(T2RAGRetriever.__doc__).split())
-    without, with_ = (RESULTS.row(LLM_FILE, name) for name in ("t2rag", "t2rag[expand=true]"))
-    assert without is not None and with_ is not None
-    recall = f"recall@10 of {with_['recall@10']:.1f} instead of {without['recall@10']:.1f} (30 questions"
-    assert f"took {with_['calls'] - without['calls']:.1f} calls a question more, for {recall}" in said

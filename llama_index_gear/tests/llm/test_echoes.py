@@ -26,7 +26,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.agents.gear.gist import GistState
+from llama_index_gear.agents.gear.policy import GistState
 from llama_index_gear.agents.gear.reasoning import READ_AND_REASON_PROMPT, read_and_reason_flow, read_gist_flow
 from llama_index_gear.agents.gear.selection import read_step_flow
 from llama_index_gear.agents.memory import GistMemory, PassagePool

@@ -198,9 +198,7 @@ def collect_every_way(
             SyncGERetriever(store, llm=llm, **bound, graph=graph), max_steps=3
         ),
         "clues": T2RAGRetriever(store, llm=llm, max_rounds=2, **many),
-        "clues, passages": T2RAGRetriever(
-            store, llm=llm, max_rounds=2, search_by="passages", expand=BeamSearch(), **bound
-        ),
+        "clues, passages": T2RAGRetriever(store, llm=llm, max_rounds=2, search_by="passages", **bound),
     }
     engines = {
         "engine": GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm, **bound), max_steps=1)),

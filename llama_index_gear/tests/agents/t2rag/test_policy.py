@@ -20,7 +20,6 @@ import llama_index_gear.agents.t2rag.policy as t2rag
 from llama_index_gear import GeARVectorStore, T2RAGQueryEngine, T2RAGRetriever, Triple, attach_triples
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
@@ -425,36 +424,6 @@ async def test_clues_compared_with_passages(store: GeARVectorStore, mode: Mode) 
     assert trace.steps[0].passages[0] == "tea" and len(trace.steps[0].passages) == 5
 
 
-@MODES
-async def test_expansion_reaches_what_no_round_has_seen(store: GeARVectorStore, mode: Mode) -> None:
-    """Expansion reaches Danube over Curtiz and Budapest, although no word of the clue finds it."""
-    script: list[Reply] = [
-        write_clues(["Gift", "directed by", "?who"], ["?who", "known stream", "?river"]),
-        write_facts((1, ["Gift", "directed by", "Curtiz"], [])),
-        NOTHING,
-    ]
-    options: dict[str, Any] = {"passages_per_round": 1, "max_rounds": 4}
-    _, trace = await search(mode, T2RAGRetriever(store, llm=ScriptedLLM(script), **options))
-    assert trace.stopped == "nothing new" and not {"danube", "again"} & set(trace.titles)
-    llm = ScriptedLLM([*script, lambda prompt: write_facts((2, ["Curtiz", "known stream", "Danube"], [1]))])
-    options["passages_per_round"] = 2
-    expanding = T2RAGRetriever(store, llm=llm, expand=BeamSearch(beam_length=3), **options)
-    _, trace = await search(mode, expanding)
-    last = trace.steps[-1]
-    assert last.fallback.startswith("nothing new: graph expansion") and last.beams
-    assert not set(last.passages) & {passage_id for step in trace.steps[:-1] for passage_id in step.passages}
-    assert {"danube", "again"} & set(last.passages) and trace.stopped == "resolved"
-    assert [unknown.tried for step in trace.steps[1:2] for unknown in step.open] == [["Curtiz known stream"]]
-
-
-@MODES
-async def test_expansion_happens_once(store: GeARVectorStore, mode: Mode) -> None:
-    llm = ScriptedLLM([write_clues(GIFT), NOTHING, NOTHING])
-    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, expand=BeamSearch(), passages_per_round=1))
-    assert (trace.stopped, len(trace.steps), llm.remaining) == ("nothing new", 2, 0)
-    assert trace.steps[1].open[0].tried == ["Gift directed by", "graph expansion: Gift directed by"]
-
-
 # -- filters, budget, failures, bad input -----------------------------------------------------------------------------
 
 
@@ -465,7 +434,7 @@ async def test_filters_bind_every_search(tmp_path: Any, mode: Mode) -> None:
     filters = MetadataFilters(filters=[MetadataFilter(key="open", value=1, operator=FilterOperator.EQ)])
     for search_by in ("triples", "passages"):
         llm = ScriptedLLM([*TWO_FILMS[:1], write_facts((1, ["Gift", "directed by", "Curtiz"], [1])), NOTHING, NOTHING])
-        options: dict[str, Any] = {"search_by": search_by, "filters": filters, "expand": BeamSearch()}
+        options: dict[str, Any] = {"search_by": search_by, "filters": filters}
         _, trace = await search(mode, T2RAGRetriever(store, llm=llm, **options))
         assert set(trace.titles) == {"gift", "budapest"}
         assert not re.search("Carlmar|1886|Danube", "".join(llm.history))
@@ -482,14 +451,6 @@ async def test_a_budget_that_allows_for_no_round_gives_what_the_question_finds(
     llm = ScriptedLLM(["Hm."])
     found, trace = await search(mode, T2RAGRetriever(store, llm=llm, budget=Budget(max_llm_calls=1)), "Tea grown in")
     assert (trace.stopped, list_ids(found)[0], len(found)) == ("max_llm_calls", "tea", 5)
-
-
-@MODES
-async def test_an_expansion_that_finds_nothing_fresh_asks_nobody(store: GeARVectorStore, mode: Mode) -> None:
-    llm = ScriptedLLM([write_clues(GIFT), NOTHING])
-    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, expand=BeamSearch(), passages_per_round=8))
-    assert (trace.stopped, len(trace.steps), trace.llm_calls) == ("nothing new", 2, 2)
-    assert trace.open == ["?directorA"]
 
 
 @MODES
@@ -604,17 +565,14 @@ SAID = st.tuples(NAMES, st.sampled_from(["directed by", "born in", "?relation"])
     st.lists(
         st.lists(st.tuples(st.integers(0, 6), SAID, st.lists(st.integers(0, 9), max_size=2)), max_size=5), max_size=4
     ),
-    st.booleans(),
 )
-def test_what_always_holds(store: GeARVectorStore, asked: list[Any], rounds: list[list[Any]], expand: bool) -> None:
+def test_what_always_holds(store: GeARVectorStore, asked: list[Any], rounds: list[list[Any]]) -> None:
     replies = [
         write_clues(*map(list, asked)),
         *(write_facts(*((n, list(t), p) for n, t, p in said)) for said in rounds),
     ]
     llm = ScriptedLLM(replies, otherwise=lambda _: NOTHING)
-    found, trace = T2RAGRetriever(
-        store, llm=llm, passages_per_round=2, max_rounds=4, expand=BeamSearch() if expand else None
-    ).retrieve_with_trace(QUESTION)
+    found, trace = T2RAGRetriever(store, llm=llm, passages_per_round=2, max_rounds=4).retrieve_with_trace(QUESTION)
     assert 1 <= trace.llm_calls <= 1 + len(trace.steps) and len(trace.steps) <= 4
     before: Any = None
     for step in trace.steps:

@@ -62,7 +62,6 @@ CALLS: dict[str, Callable[[EdgeClient], object]] = {
     "delete_collection": lambda client: client.delete_collection(NAME),
     "create_payload_index": lambda client: client.create_payload_index(NAME, "x", models.PayloadSchemaType.KEYWORD),
     "upsert": lambda client: add(client, 9),
-    "upload_points": lambda client: client.upload_points(NAME, [models.PointStruct(id=9, vector={}, payload={})]),
     "delete": lambda client: client.delete(NAME, [1]),
     "retrieve": lambda client: client.retrieve(NAME, [1]),
     "scroll": lambda client: client.scroll(NAME),
@@ -510,7 +509,7 @@ def test_of_two_that_make_the_same_collection_one_is_told(tmp_path: Path, monkey
 
 def test_a_full_disk_is_said_before_anything_is_written(client: EdgeClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge_folder, "free_space", lambda folder: 5 * 2**20)
-    for name in ("upsert", "upload_points", "delete", "create_payload_index"):
+    for name in ("upsert", "delete", "create_payload_index"):
         with pytest.raises(StoreError, match="has 5 MiB free, and this call needs 1[23][0-9] MiB: make room"):
             CALLS[name](client)
     with pytest.raises(StoreError, match="5 MiB free"):
