@@ -50,7 +50,8 @@ class Transclusion:
 
     A block is a file, a section of it or a paragraph with an id. A page that is shown by `![[…]]` stands behind that
     line, which links to it; its headings become bold lines, so that they do not part the text around it. An include is
-    replaced; Markdown has none. Links in a block lead where they lead from its own file. A file is not shown within itself.
+    replaced; Markdown has none. Links in a block lead where they lead from its own file. A file is not shown within
+    itself.
 
     Args:
         names: paths of the files below the folder.
