@@ -50,7 +50,8 @@ class Transclusion:
 
     A block is a file, a section of it or a paragraph with an id. A page that is shown by `![[…]]` stands behind that
     line, which links to it; its headings become bold lines, so that they do not part the text around it. An include is
-    replaced. Links in a block lead where they lead from its own file. A file is not shown within itself.
+    replaced; Markdown has none. Links in a block lead where they lead from its own file. A file is not shown within
+    itself.
 
     Args:
         names: paths of the files below the folder.
@@ -71,9 +72,13 @@ class Transclusion:
         return self._fill(text, (name,), _Room())
 
     def _fill(self, text: str, chain: tuple[str, ...], room: _Room) -> str:
+        is_markdown = PurePosixPath(chain[-1]).suffix.lower() in MARKDOWN
+
         def write(match: re.Match[str]) -> str:
+            if match["file"]:
+                return match[0] if is_markdown else self._find_block(match, chain, room)
             block = self._find_block(match, chain, room)
-            return block if match["file"] else f"{match[0]}\n\n{block}\n" if block else match[0]
+            return f"{match[0]}\n\n{block}\n" if block else match[0]
 
         return sub_prose(_BLOCK, write, text)
 

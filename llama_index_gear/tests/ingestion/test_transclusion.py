@@ -74,7 +74,7 @@ def test_what_is_no_block_of_a_file_of_the_folder_stays_as_it_is(tmp_path: Path)
         "![[../secret]]",
         "![[a/plan]]",
     ]
-    lines += ["![[plan]]", "![[picture.png]]", "![[#Yard]]", "![[yard]]"]
+    lines += ["![[plan]]", "![[picture.png]]", "![[#Yard]]", "![[yard]]", "include::crane.md[]"]
     files = {"crane.md": CRANE, "b/plan.md": "Plan b.", "c/plan.md": "Plan c.", "yard.md": "\n\n".join(lines)}
     (tmp_path / "docs" / "b").mkdir(parents=True)
     (tmp_path / "docs" / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\xff")

@@ -123,7 +123,7 @@ def test_a_link_is_said_to_be_one() -> None:
             "which another passage links to",
             "“North Crane is near.” links to North",
         ),
-        (f"“{long}” links to", "Yard", "which “Yard” links to", " …” links to North Crane"),
+        (f"“{long}” links to", "Yard", "which “Yard” links to", "beside the crane” links to North Crane"),
         ("“The north crane.” mentions", "Yard", "which “Yard” names", "“The north crane.” mentions North Crane"),
     ):
         yard = PoolPassage("yard", "Grease", [Triple("Hall", predicate, "North Crane")], title)
