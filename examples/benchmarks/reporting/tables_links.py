@@ -55,7 +55,7 @@ def links(results: Results) -> str:
         "place of its first passage. Embeddings by `LightEmbedding`, triples by rule. The form of the signal "
         "`page_links` was chosen over httpx, structlog, Jinja and click; the questions on Flask were ranked once, "
         f"when form and shipped weight stood. Weights of `page_links` that the other sources choose: {weights}. "
-        "graph-rag is datastax's, by its own code (`peers/graph_rag.py` says what is adapted); it finds by cosine alone."
+        "graph-rag is datastax's, by its own code (`peers/graph_rag.py` says what is adapted); it ranks by cosine."
     )
     return section("Links between documents", "\n\n".join(parts), note)
 

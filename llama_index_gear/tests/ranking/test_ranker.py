@@ -221,7 +221,7 @@ def test_a_link_of_the_best_brings_up_its_page() -> None:
     question = "Which headers of Nginx can be trusted?"
     pool = make_pool(question, nginx, *others, *parts)
     ranked = {place.id: place for place in rank(pool, RankingWeights.default())}
-    assert {*[*ranked][:2]} == {"nginx", "part 0"} and [*ranked][-1] == "part 1"
+    assert {*[*ranked][:2]} == {"nginx", "part 0"} and [*ranked].index("part 1") > 4
     link = ranked["part 0"].page_link
     assert link is not None and (link.place, link.triple) == (0, nginx.triples[0])
     assert ranked["part 0"].leads[0] is link and ranked["part 1"].page_link is None
