@@ -348,9 +348,11 @@ class Company:
         for place in self.order:
             for key in contents[place].topics:
                 about.setdefault(key, []).append(place)
+        near_keys = {name for place in near for key in contents[place].topics for name in self._pool.names_of(key)}
         for place, content in enumerate(contents):
             for triple in content.links:
-                self._follow(place, triple, about, near, found)
+                if place in near or entity_key(triple.object) in near_keys:
+                    self._follow(place, triple, about, near, found)
         return found
 
     def _follow(

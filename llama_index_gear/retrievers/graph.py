@@ -30,9 +30,9 @@ class GraphRetriever(StoreRetriever):
     Dense search, BM25, and a PageRank over the triples of what both find first each give forty passages to a pool. One
     weighted sum with learned weights orders it. Its signals are a passage's words beside those of the question and of
     the five best passages, what the facts of these name (an entity of the passage, or what it is about: its title, in
-    the metadata `title`, or the most frequent subject of its triples), and its place in dense search's list. Where no
-    fact joins passages, words decide. The pool's size doesn't depend on `similarity_top_k`: the top 5 are always the
-    first 5 of the top 40.
+    the metadata `title`, or the most frequent subject of its triples), its place in dense search's list, and links
+    between pages (`LinkTripleExtractor`). Where no fact joins passages, words decide. The pool's size doesn't depend on
+    `similarity_top_k`: the top 5 are always the first 5 of the top 40.
 
     Each result says why it stands where it does, in metadata that neither the LLM nor the embedding model sees:
     `gear_chain` (the triples that lead to it), `gear_ranks` (its rank in each list) and `gear_reasons` (what placed it,

@@ -53,9 +53,9 @@ def links(results: Results) -> str:
         "Measured by `links.py`: documentation of packages, questions written from the files before any search; “all "
         "gold”: the share of questions, in percent, with all that is gold among the first; a document counts at the "
         "place of its first passage. Embeddings by `LightEmbedding`, triples by rule. The form of the signal "
-        "`page_links` was chosen over httpx, structlog, Jinja and click; the questions on Flask were ranked once, "
-        f"when form and shipped weight stood. Weights of `page_links` that the other sources choose: {weights}. "
-        "graph-rag is datastax's, by its own code (`peers/graph_rag.py` says what is adapted); it finds by cosine alone."
+        "`page_links` and its shipped weight were chosen over httpx, structlog, Jinja and click, and nothing over "
+        f"Flask and Black. Weights of `page_links` that the other sources choose: {weights}. graph-rag is datastax's, "
+        "by its own code (`peers/graph_rag.py` says what is adapted); it ranks by cosine."
     )
     return section("Links between documents", "\n\n".join(parts), note)
 

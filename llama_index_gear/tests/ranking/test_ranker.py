@@ -212,21 +212,25 @@ def test_a_fact_of_the_best_brings_up_what_it_names() -> None:
     assert founder.new_words == ["founded"] and ranked[1].linked_by is not None
 
 
-def test_a_link_of_the_best_brings_up_its_page() -> None:
-    """Without the link, the page's two parts stand last; with it, the first of the two is beside the one that links."""
+def test_a_link_of_the_best_brings_up_one_passage_of_its_page() -> None:
+    """The weighted strength is added to the page's first passage, and to nothing else of that page."""
     says = "“Trust the headers behind it as that page says” links to"
     nginx = make_passage("nginx", "Nginx and its headers", ("Nginx", says, "Proxies"))
     others = [make_passage(f"other {number}", f"Headers {number}", ("Other", "is", "x")) for number in range(6)]
     parts = [PoolPassage(f"part {number}", "How many", [], "Proxies", "proxies") for number in range(2)]
-    question = "Which headers of Nginx can be trusted?"
-    pool = make_pool(question, nginx, *others, *parts)
-    ranked = {place.id: place for place in rank(pool, RankingWeights.default())}
-    assert {*[*ranked][:2]} == {"nginx", "part 0"} and [*ranked][-1] == "part 1"
+    pool = make_pool("Which headers of Nginx can be trusted?", nginx, *others, *parts)
+    weights = RankingWeights.default()
+    without = RankingWeights({**weights.signals, "page_links": 0.0})
+    ranked = {place.id: place for place in rank(pool, weights)}
+    before = {place.id: place for place in rank(pool, without)}
     link = ranked["part 0"].page_link
-    assert link is not None and (link.place, link.triple) == (0, nginx.triples[0])
+    assert link is not None and (link.place, link.triple, link.entity) == (0, nginx.triples[0], "proxies")
+    added = weights.signals["page_links"] * link.likeness
+    gains = {id_: math.log(ranked[id_].score / before[id_].score) for id_ in ranked}
+    assert added > 1 and gains["part 0"] - gains["part 1"] == pytest.approx(added)
+    assert gains["part 1"] == pytest.approx(gains["other 0"])
+    assert [*ranked].index("part 0") < [*before].index("part 0")
     assert ranked["part 0"].leads[0] is link and ranked["part 1"].page_link is None
-    plain = make_pool(question, nginx._replace(triples=[Triple("Nginx", "is", "a server")]), *others, *parts)
-    assert {place.id for place in rank(plain, RankingWeights.default())[-2:]} == {"part 0", "part 1"}
 
 
 @pytest.mark.parametrize("name", SIGNALS)
