@@ -125,17 +125,6 @@ def test_the_deepest_metadata_that_is_accepted_opens_again(tmp_path: Path, by: s
     assert store.check().ok
 
 
-def test_whole_numbers_of_64_bits_are_kept_by_the_engine(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
-    metadata = {"low": -(2**63), "high": 2**64 - 1, "odd": 2**53 + 1}
-    store.add([make_node("p", metadata)])
-    store.close()
-    for points in contents(open_store(tmp_path)).values():
-        for payload, _ in points.values():
-            stored = payload.get("metadata", payload)
-            assert {key: stored[key] for key in metadata} == metadata
-
-
 LEAVES = (
     st.none()
     | st.booleans()

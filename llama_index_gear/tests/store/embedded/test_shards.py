@@ -148,9 +148,6 @@ class TestForks:
         store.close()
         store.add([NODE])
 
-    def test_a_child_of_a_child_is_refused_too(self, store: GeARVectorStore) -> None:
-        assert "StoreLockedError" in run_forked(lambda: run_forked(store.get_nodes))
-
     def test_a_child_may_open_what_its_parent_has_closed(self, tmp_path: Path) -> None:
         store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
 
