@@ -81,7 +81,8 @@ class Sections:
             return ""
         if not is_named and not self._is_name(words, heading.level):
             return ""
-        return drop_parenthesis(" ".join(words).strip("[]#: "))
+        topic = drop_parenthesis(" ".join(words).strip("[]#: "))
+        return topic if any(map(str.isalpha, topic)) else ""  # of "[1.2.0] - 2024-05-01" the date is left
 
     def _is_name(self, words: Sequence[str], level: int) -> bool:
         cores = [match[0] for match in map(_CORE.search, words) if match]
