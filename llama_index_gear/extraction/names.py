@@ -34,6 +34,7 @@ from llama_index_gear.extraction.words import (
     OFFICE_WORDS,
     OPENERS,
     OTHER_LANGUAGES,
+    list_stems,
 )
 
 _NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EXT]")
@@ -131,6 +132,7 @@ class _Encoded:
         for place in range(1, len(self.cores)):
             if self.cores[place] in _HOURS and self.cores[place - 1][-1:].isdecimal():
                 self.kinds[place] = "-"
+        self.page_starts = {name.start for name, is_page in self.linked if is_page}
         for name, is_page in self.linked:
             if is_page:
                 self.kinds[name.start : name.end] = "-" * (name.end - name.start)
@@ -240,7 +242,9 @@ class _Passage:
             begins = place == sentence.first or sentence.ends_at(place - 1) or word in _ASKING
             is_small = word in self.function_words and (begins or self.is_german)
             is_known = word in self._meant or word in self.title_words
-            if is_small or (not is_known and (word in _DROPPED or self._begins_no_name(sentence, place, word))):
+            points = place == sentence.first and place + 1 in sentence.page_starts  # "Ver [[Osthafen]]"
+            begins_none = points or word in _DROPPED or self._begins_no_name(sentence, place, word)
+            if is_small or (not is_known and begins_none):
                 sentence.kinds[place] = "-"
 
     def _begins_no_name(self, sentence: _Encoded, place: int, word: str) -> bool:
@@ -312,7 +316,7 @@ class _Passage:
             is_verb = following in _BEHIND_PARTICIPLES and (
                 _PARTICIPLE.fullmatch(word) is not None
                 or (word, following) == ("nice", "to")
-                or not IMPERATIVES.isdisjoint(_list_stems(word))
+                or not IMPERATIVES.isdisjoint(list_stems(word))
             )
         is_alone = (
             sentence.form is Form.PROSE
@@ -430,14 +434,6 @@ def _divide_at_gaps(text: str, sentence: _Encoded, places: Sequence[tuple[int, i
         between = text[left[1] : right[0]]
         if between.startswith(_GAP) and between.isspace() and "\n" not in between:
             sentence.kinds[number] = _CLOSED.get(sentence.kinds[number], sentence.kinds[number])
-
-
-def _list_stems(word: str) -> list[str]:
-    """Return the possible base forms of a verb in the third person ("specifies", "processes", "creates")."""
-    return [
-        word,
-        *(word.removesuffix(end) + stem for end, stem in (("s", ""), ("es", ""), ("ies", "y")) if word.endswith(end)),
-    ]
 
 
 def _is_english(core: str) -> bool:

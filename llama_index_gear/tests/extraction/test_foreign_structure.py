@@ -52,6 +52,11 @@ def test_what_is_left_of_a_version_is_no_subject() -> None:
     assert set(find(text, **MARKDOWN)) == {"Yard"}
 
 
+def test_what_points_to_a_link_is_no_name() -> None:
+    text = "- Ver [[Osthafen]]\n- Detalle [[Bremen]]\n- Nora [[Bremen|in town]], where Nora paints."
+    assert find(text, **MARKDOWN)["Yard"] == {"Osthafen", "Bremen", "Nora"}
+
+
 def test_a_piece_of_a_sentence_is_no_subject() -> None:
     assert set(find("# month of Osthafen.\n\nNora Blum joins.\n", **MARKDOWN)) == {"Yard"}
     assert find("# pump-house\n\nNora Blum joins.\n", **MARKDOWN)["pump-house"] == {"Nora Blum"}
