@@ -77,11 +77,13 @@ class Sections:
         words = [word for word in (word.strip(_MARKS) for word in heading.words) if word and word[:5] != "(http"]
         if len(words) > 1 and _NUMBERING.fullmatch(words[0]):
             words = words[1:]
-        if not words or len(words) > _MAX_WORDS:
+        is_cut = bool(words) and words[0][0].islower() and words[-1][-1] in ".;,"  # a piece of a sentence
+        if not words or is_cut or len(words) > _MAX_WORDS:
             return ""
         if not is_named and not self._is_name(words, heading.level):
             return ""
-        return drop_parenthesis(" ".join(words).strip("[]#: "))
+        topic = drop_parenthesis(" ".join(words).strip("[]#: "))
+        return topic if any(map(str.isalpha, topic)) else ""  # of "[1.2.0] - 2024-05-01" the date is left
 
     def _is_name(self, words: Sequence[str], level: int) -> bool:
         cores = [match[0] for match in map(_CORE.search, words) if match]

@@ -39,7 +39,7 @@ _FURNITURE = re.compile(
     r"|:!?[\w-]+!?:(?: [\w./-]*)?|:(?:[a-z]+(?:-\w+)+|rev(?:date|number|remark)|keywords): .*"
     r"|(?:include|image|video|audio|toc|ifn?def|ifeval|endif)::\S*\[.*\]"  # AsciiDoc: attributes, macros
     r"|\.\. _.*:|\.\. [\w:-]+::.*"  # reStructuredText: a target, a directive
-    r"|#\+\w+(?:[: ].*)?"  # Org
+    r"|(?:[-*+] )?#\+\w+(?:[: ].*)?"  # Org
     r"|Classifier: .* :: .*"  # metadata of a Python package
     r"|:{3,}.*|!{3}[ ].*|\?{3}\+?[ ].*"  # containers
     r"|</?[A-Z]\w*(?:\s[^<>]*)?/?>"  # JSX

@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property, lru_cache
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.identifiers import find_identifier, has_common_part, is_code, is_hyphenated_name
@@ -34,6 +34,7 @@ from llama_index_gear.extraction.words import (
     OFFICE_WORDS,
     OPENERS,
     OTHER_LANGUAGES,
+    list_stems,
 )
 
 _NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EXT]")
@@ -61,12 +62,17 @@ _OF_LETTERS = frozenset("bcc cc date from sent subject".split())
 _PARTING = frozenset("-→>")
 """Words that part what is said of a thing, or the entries of a menu, from what stands in front."""
 _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
-_MARK_IN_FRONT = re.compile(r"[(<]?(?:\d{1,3}|[A-Za-z])[.)>]|<\w[\w.-]*>")
-"""Matches what stands in front of a sentence: the number of an item, of a callout, or who says a line of a chat."""
+_MARK_IN_FRONT = re.compile(r"[(<]?(?:\d{1,3}|[A-Za-z])[.)>]|<\w[\w.-]*>|TODO|DOING|DONE|WAITING|LATER|NOW|CANCELL?ED")
+"""Matches what stands in front of a sentence: the number of an item, the state of a task, or who says a line."""
 _PLACES = frozenset("section sections figure figures fig. table tables chapter appendix equation eq. algorithm".split())
 """Words that are no name alone or with a number: they point to another place of a document."""
+_TAGGED = re.compile(r"</|/>|=[\"']|&[lg]t;")
+"""Matches a word with a tag in it, of a markup that is read as text."""
 _MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?")
 """Matches dimensions and units, which are no name alone ("a plot in 3D", "700 MB")."""
+_GAP = " " * 4
+_CLOSED = {"N": "E", "B": "X", "d": "D", "c": "-"}
+"""Kinds of words, and those with punctuation behind them."""
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
     "a an the in on at by to as from after for with into his her its their between under over during near".split()
@@ -126,6 +132,7 @@ class _Encoded:
         for place in range(1, len(self.cores)):
             if self.cores[place] in _HOURS and self.cores[place - 1][-1:].isdecimal():
                 self.kinds[place] = "-"
+        self.page_starts = {name.start for name, is_page in self.linked if is_page}
         for name, is_page in self.linked:
             if is_page:
                 self.kinds[name.start : name.end] = "-" * (name.end - name.start)
@@ -189,6 +196,9 @@ class _Passage:
             self.function_words = german.FUNCTION_WORDS if self.language is None else self.language.openers
         bold_text = text if "**" in text else ""
         self.sentences = [_Encoded(sentence, bold_text, titles) for sentence in sentences]
+        if _GAP in text:
+            for sentence, own in zip(self.sentences, sentences, strict=True):
+                _divide_at_gaps(text, sentence, own.places)
         for sentence in self.sentences:
             if sentence.form is Form.CODE:
                 sentence.kinds = [
@@ -232,7 +242,9 @@ class _Passage:
             begins = place == sentence.first or sentence.ends_at(place - 1) or word in _ASKING
             is_small = word in self.function_words and (begins or self.is_german)
             is_known = word in self._meant or word in self.title_words
-            if is_small or (not is_known and (word in _DROPPED or self._begins_no_name(sentence, place, word))):
+            points = place == sentence.first and place + 1 in sentence.page_starts  # "Ver [[Osthafen]]"
+            begins_none = points or word in _DROPPED or self._begins_no_name(sentence, place, word)
+            if is_small or (not is_known and begins_none):
                 sentence.kinds[place] = "-"
 
     def _begins_no_name(self, sentence: _Encoded, place: int, word: str) -> bool:
@@ -304,10 +316,12 @@ class _Passage:
             is_verb = following in _BEHIND_PARTICIPLES and (
                 _PARTICIPLE.fullmatch(word) is not None
                 or (word, following) == ("nice", "to")
-                or not IMPERATIVES.isdisjoint(_list_stems(word))
+                or not IMPERATIVES.isdisjoint(list_stems(word))
             )
         is_alone = (
-            sentence.form is Form.PROSE and len(sentence.cores) == 1 and sentence.words[0].endswith((".", "!", "?"))
+            sentence.form is Form.PROSE
+            and len(sentence.cores) == 1
+            and (sentence.words[0].endswith((".", "!", "?")) or sentence.words[0][0] in "[(")
         )
         is_kind = self.is_english and following == "that"  # "Models that …"
         return (is_label or is_verb or is_kind or is_alone or is_ordinary) and word not in self._meant
@@ -414,12 +428,12 @@ class _Passage:
                     yield word
 
 
-def _list_stems(word: str) -> list[str]:
-    """Return the possible base forms of a verb in the third person ("specifies", "processes", "creates")."""
-    return [
-        word,
-        *(word.removesuffix(end) + stem for end, stem in (("s", ""), ("es", ""), ("ies", "y")) if word.endswith(end)),
-    ]
+def _divide_at_gaps(text: str, sentence: _Encoded, places: Sequence[tuple[int, int]]) -> None:
+    """Let a gap inside a line divide names: columns stand beside each other there, or the ends of a running head."""
+    for number, (left, right) in enumerate(pairwise(places)):
+        between = text[left[1] : right[0]]
+        if between.startswith(_GAP) and between.isspace() and "\n" not in between:
+            sentence.kinds[number] = _CLOSED.get(sentence.kinds[number], sentence.kinds[number])
 
 
 def _is_english(core: str) -> bool:
@@ -453,6 +467,10 @@ def _divide_at_articles(sentence: _Encoded) -> None:
 @lru_cache(maxsize=2**14)
 def _classify_word(word: str) -> tuple[str, str]:
     """Return a word's kind, as a letter of `_NAME`, and the word without the punctuation around it."""
+    return ("-", word) if _TAGGED.search(word) and not is_code(word) else _classify_untagged(word)
+
+
+def _classify_untagged(word: str) -> tuple[str, str]:
     if word in CONNECTORS:
         return "c", word
     if word.isalpha():

@@ -42,6 +42,8 @@ _KEY = re.compile(r"(?:^|; )(?=[^\n:;]*[^\W\d_])[^\s:;@/A-Z]{1,40}(?: [^\s:;@/A-
 _MAX_CELL_WORDS = 12
 """Words that a cell has at most, if a full stop in it ends no sentence ("office: St. Gallen; boss: Dr. No.")."""
 _LEAST_WIDTH = 40
+_LEAST_CAPITALISED = 4
+"""Lines that each begin with a capital letter, at least, if they are not those of a paragraph that is wrapped."""
 _ROOM = 0.75
 """Share of a paragraph's width: a line that would be shorter with the next line's first word was ended on purpose."""
 _CLASSES = frozenset(
@@ -185,12 +187,13 @@ def _join_lines(block: Block) -> Iterator[tuple[str, int, int]]:
     lines = block.plain.split("\n")
     stamps = [_read_stamp(line) for line in lines]
     forms = Counter(form for form, _ in stamps)
+    is_wrapped = len(lines) < _LEAST_CAPITALISED or not all(line.lstrip()[:1].isupper() for line in lines)
     joined: list[str] = []
     start = place = block.start
     stamp_end = 0
     for line, (form, length) in zip(lines, stamps, strict=True):
         begins = bool(form) and forms[form] > 1
-        if joined and (begins or not _goes_on(joined, line)):
+        if joined and (begins or not (is_wrapped and _goes_on(joined, line))):
             yield "\n".join(joined), start, stamp_end
             joined = []
         if not joined:

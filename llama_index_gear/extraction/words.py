@@ -246,6 +246,14 @@ def _third_person(verb: str) -> str:
     return f"{verb}es" if verb.endswith(("s", "sh", "ch", "x", "z")) else f"{verb}s"
 
 
+def list_stems(word: str) -> list[str]:
+    """Return the possible base forms of a verb in the third person ("specifies", "processes", "creates")."""
+    return [
+        word,
+        *(word.removesuffix(end) + stem for end, stem in (("s", ""), ("es", ""), ("ies", "y")) if word.endswith(end)),
+    ]
+
+
 _LIST = files("llama_index_gear.extraction").joinpath("english_words.txt").read_text(encoding="utf-8")
 _ENTRIES = [entry for line in _LIST.splitlines() if line[0] != "#" for entry in line.split()]
 ENGLISH_WORDS = frozenset(entry.removesuffix("*") for entry in _ENTRIES).union(

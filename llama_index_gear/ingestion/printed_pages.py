@@ -32,6 +32,8 @@ _VALUE = re.compile(r"(?!(?:19|20)\d\d$)[^\w]*\d[\d.,:/% -]*[^\w]*|\d{1,2}[-./ ]
 """Matches a number or a date, which names no column; a year may."""
 
 
+_NO_HEADING = re.compile(r"#+ (?:[^\w\s\"'“‘«(\[¿¡*_`$€£§#&+<]|[^\W\dA-Z_][^\n]*[.;,]\Z|[^\n]*\b[Pp]age \d+ of \d+\b)")
+"""Matches an item of a list, a piece of a sentence, and a running head, of which letters are large."""
 _AMOUNT = re.compile(r"[–—-]|(?!(?:19|20)\d\d$)[$€£]?\d[\d.,]*%?")
 """Matches an amount, or the stroke in place of one."""
 
@@ -75,8 +77,10 @@ def read_page(text: str, blocks: Sequence[Any]) -> str:
 
 
 def _is_row(paragraph: str) -> bool:
-    """Return True for a heading with two values or more, besides its own number."""
-    return paragraph[0] == "#" and sum(map(bool, map(_AMOUNT.fullmatch, paragraph.split()[2:]))) > 1
+    """Return True for a heading with two values or more, besides its own number, or one that `_NO_HEADING` matches."""
+    if paragraph[0] != "#":
+        return False
+    return bool(_NO_HEADING.match(paragraph)) or sum(map(bool, map(_AMOUNT.fullmatch, paragraph.split()[2:]))) > 1
 
 
 def drop_running_lines(pages: Sequence[str]) -> list[str]:
@@ -177,7 +181,8 @@ def _find_title(blocks: Sequence[Any]) -> list[str]:
             (n for n in range(1, len(lines)) if lines[n][0] - lines[n - 1][0] > _MOST_LEADING * size), len(lines)
         )
         title = [line for _, _, line in lines[:end]]
-        if sum(map(str.isalpha, "".join(title))) >= _LEAST_LETTERS:
+        is_title = not _NO_HEADING.match(f"# {' '.join(title)}")
+        if is_title and sum(map(str.isalpha, "".join(title))) >= _LEAST_LETTERS:
             return title
     return []
 

@@ -41,6 +41,8 @@ _STATED = re.compile(
 """Matches a title as a text writes it: in AsciiDoc, reStructuredText, a manual's page, roff, a package."""
 _EXPORTED = re.compile(r"(\S.*?)[ \t]+[0-9a-f]{32}")
 """Matches the name of a file that Notion exports."""
+_PANDOC = re.compile(r"% ?(\S[^\n]*)")
+"""Matches the title that Pandoc reads at the start of a text."""
 _PROPERTY = re.compile(r"\s*(?:-[ \t]+)?(?:[\w-]+::[^\n]*\n\s*)*?title::[ \t]*(\S[^\n]*)")
 """Matches the title among the properties at the start of a page of Logseq."""
 _HTML_HEADING = re.compile(r"<h1\b[^<>]*>(.{1,500}?)</h1>", re.DOTALL | re.IGNORECASE)
@@ -193,6 +195,8 @@ def _read_front_matter(text: str) -> tuple[str, str]:
     """Return the title in the YAML, TOML, JSON or properties before a Markdown text, and the text after it."""
     if named := _PROPERTY.match(text):
         return named[1].strip(), text
+    if named := _PANDOC.match(text):
+        return named[1].strip(), text[named.end() :]
     matter = FRONT_MATTER.match(text)
     if matter is None:
         return "", text

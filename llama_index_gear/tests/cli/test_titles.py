@@ -97,6 +97,7 @@ def test_a_name_stays_as_it_is(stem: str, ending: str) -> None:
         ("films.txt", "Hi-Fi\n\nA club.\n", "Hi-Fi"),
         ("film.txt", "L.A. Confidential\n\nA film of 1997.\n", "L.A. Confidential"),
         ("page_017.txt", "and so on", "Page 017"),
+        ("page_017.md", "% Crane Manual\n% Nora Blum\n\nText.", "Crane Manual"),
         ("my_module.py", "Max Born\n\nText.", "my_module"),
         ("table.csv", "Name\n\nAda", "table"),
     ],

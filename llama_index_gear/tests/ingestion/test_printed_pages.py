@@ -40,6 +40,17 @@ def test_a_title_of_two_lines_stays() -> None:
     assert read_page(print_title(page, [piece, BODY]), [piece, BODY]) == page
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["his page is left blank.", "\x84 They appoint cranes", "• Cranes", "Appendix 5 Page 8 of 11", "of the yard;"],
+)
+def test_a_piece_of_a_sentence_or_list_is_no_title_and_no_heading(text: str) -> None:
+    piece = make_piece(text, 20, (50, 300, 700, 722))
+    page = f"# {text}\n\n{BODY.text}"
+    assert print_title(page, [piece, BODY]) == page
+    assert read_page(page, [piece, BODY]) == f"{text}\n\n{BODY.text}"
+
+
 def test_a_row_of_values_is_no_heading() -> None:
     page = "## Home Loan 6.53% – 6.03%\n\n## 3. Results of 2019 and 2020\n\n## 4 Hall 7"
     assert read_page(page, []) == "Home Loan 6.53% – 6.03%\n\n## 3. Results of 2019 and 2020\n\n## 4 Hall 7"

@@ -1,0 +1,91 @@
+"""What is structure in files of all kinds ends names, and is none."""
+
+from __future__ import annotations
+
+import pytest
+from llama_index.core.schema import TextNode
+
+from llama_index_gear import MentionTripleExtractor, read_triples
+
+
+def find(text: str, **metadata: object) -> dict[str, set[str]]:
+    """Return subject → names of a passage."""
+    node = TextNode(text=text, metadata={"title": "Yard", **metadata})
+    found: dict[str, set[str]] = {}
+    for triple in read_triples(MentionTripleExtractor()([node])[0]):
+        found.setdefault(triple.subject, set()).add(triple.object)
+    return found
+
+
+MARKDOWN = {"file": "a.md"}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (  # steps, each with a line
+            "Scenario: Yard\nGiven the yard Osthafen is open\nWhen she opens Booking Portal\nThen Paul Kern sees it\n",
+            {"Osthafen", "Booking Portal", "Paul Kern"},
+        ),
+        ("the yard is open\nand she sees the Booking\nPortal of\nPaul Kern\n", {"Booking Portal", "Paul Kern"}),
+        ("Network Working Hall      N. Blum\n\nBlum       Bremen        1999\n", {"Network Working Hall", "N. Blum"}),
+        ("Nora Blum   lives in Bremen.", {"Nora Blum", "Bremen"}),
+        ("**Nora**    Blum is here. [LAUGHTER]\n\n[CROSSTALK]\n\nIt is over in Bremen.", {"Bremen"}),
+        ("<p>&lt;b&gt;Osthafen&lt;/b&gt;</p> stands in Bremen.", {"Bremen"}),
+        ("We call `a</b>` in Bremen.", {"a</b>", "Bremen"}),
+        ("- TODO Call [[Nora Blum]]\n- DONE Visit Bremen\n- #+BEGIN_QUOTE\n  Paul Kern said so.\n", None),
+    ],
+)
+def test_structure_ends_names(text: str, names: set[str] | None) -> None:
+    found = find(text, file="a.xml" if "&lt;" in text else "a.md").get("Yard", set())
+    if names is None:
+        assert found == {"Nora Blum", "Bremen", "Paul Kern"}
+    else:
+        assert names <= found
+        wrong = ("LAUGHTER", "CROSSTALK", "title", "Scenario", "Then", "gt;")
+        assert not [name for name in found for word in wrong if word in name]
+        assert not found & {"Booking", "Portal", "Blum Bremen", "Network Working Hall N. Blum"}
+
+
+def test_what_is_left_of_a_version_is_no_subject() -> None:
+    text = "## [1.2.0] - 2024-05-01\n\nNora Blum joins.\n\n[1.2.0]: https://x.example/1\n"
+    assert set(find(text, **MARKDOWN)) == {"Yard"}
+
+
+def test_what_points_to_a_link_is_no_name() -> None:
+    text = "- Ver [[Osthafen]]\n- Detalle [[Bremen]]\n- Nora [[Bremen|in town]], where Nora paints."
+    assert find(text, **MARKDOWN)["Yard"] == {"Osthafen", "Bremen", "Nora"}
+
+
+def test_a_piece_of_a_sentence_is_no_subject() -> None:
+    assert set(find("# month of Osthafen.\n\nNora Blum joins.\n", **MARKDOWN)) == {"Yard"}
+    assert find("# pump-house\n\nNora Blum joins.\n", **MARKDOWN)["pump-house"] == {"Nora Blum"}
+
+
+@pytest.mark.parametrize(
+    ("link", "name"),
+    [
+        ("In Depth: Naive Bayes Classification", True),
+        ("Computation on NumPy Arrays", True),
+        ("The Cranes of Bremen – a History", True),
+        ("Cranes in Bremen and how they work", False),
+        ("Nora Blum", False),
+        ("Read the manual of Bremen", False),
+    ],
+)
+def test_the_text_of_a_link_in_title_case_is_one_name(link: str, name: bool) -> None:
+    found = find(f"We see more in [{link}](b.md), and stop.", **MARKDOWN)["Yard"]
+    assert (link in found) == (name or link == "Nora Blum")
+    assert not name or found == {link, "b.md"}
+    stated = find(f"We see more in {link}, and stop.", links=[[link, "b.ipynb"]]).get("Yard", set())
+    assert (link in stated) == (name or link == "Nora Blum")
+
+
+def test_links_of_any_form_in_the_metadata_are_left() -> None:
+    assert find("Nora Blum is here.", links=["x", ["a", 1, 2], [3, 4], None]) == find("Nora Blum is here.", links="x")
+
+
+def test_kinds_and_places_are_no_names() -> None:
+    text = "- *Learning*: Models that predict labels\n- Osthafen, by Nora. We see it in the Appendix, in Bremen."
+    found = find(text, **MARKDOWN)["Yard"]
+    assert "Bremen" in found and not found & {"Models", "Appendix"}
