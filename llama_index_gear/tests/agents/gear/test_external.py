@@ -190,6 +190,13 @@ async def test_replies_that_cannot_be_read(store: GeARVectorStore, graph: Extern
 
 
 @MODES
+async def test_none_is_an_answer(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "None."])
+    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
+    assert (found, trace.passages, trace.steps[0].ranked) == ([], [], [])
+
+
+@MODES
 async def test_no_filter_fuses_all_steps(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN)])
     retriever = ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph), rank_top_k=None)
