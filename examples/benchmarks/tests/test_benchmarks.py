@@ -8,7 +8,6 @@ import json
 import re
 import shlex
 import socket
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,12 +20,11 @@ import numpy as np
 import pytest
 import remeasure
 import retrieval
-import speed
 from baselines.hipporag import HippoRAGRetriever
 from baselines.ircot import IRCoTRetriever
 from harness import command_line, synthetic_graphs
 from harness.answers import ANSWER_PROMPT
-from harness.data import Dataset, Passage, Question, load, thin_triples, write_whole
+from harness.data import Dataset, Passage, Question, load, thin_triples
 from harness.evaluation import NoResultError, add_comparisons, ask_questions, build_rows, measure
 from harness.measures import (
     compare,
@@ -36,9 +34,9 @@ from harness.measures import (
     interval,
     normalize,
 )
-from harness.methods import Fixed, Workbench, check_needs, to_nodes
+from harness.methods import Fixed, Workbench, to_nodes
 from harness.recorded_llm import RecordedLLM
-from harness.settings import BOUNDS, Settings, split_method
+from harness.settings import BOUNDS, Settings
 from harness.stand_in_readers import own_reader, recorded_reader
 from harness.usage import EmbeddingClock, TimedRetriever, count_spending
 from hypothesis import given
@@ -224,24 +222,6 @@ def test_hipporag_2s_further_files(tmp_path: Path, row: dict[str, Any], gold: li
     assert (list(question.gold), list(question.answers)) == (gold, answers)
 
 
-@pytest.mark.parametrize(
-    ("row", "lacks"),
-    [
-        ({"question": "?", "answer": "x"}, "supporting_facts, contexts or paragraphs"),
-        ({"question": "?", "supporting_facts": []}, "answer, gold_ans, reference or obj"),
-        ({"question": "?", "answer": "x", "contexts": [{"title": "A", "text": "one"}]}, "is_supporting"),
-        ({"question": "?", "answer": "x", "paragraphs": [{"title": "A"}]}, "text or paragraph_text"),
-        ({"answer": "x", "supporting_facts": []}, "question"),
-    ],
-)
-def test_what_one_of_hipporags_questions_lacks_is_said(tmp_path: Path, row: dict[str, Any], lacks: str) -> None:
-    (tmp_path / "set_corpus.json").write_text(json.dumps([{"title": "A", "text": "one"}]), "utf-8")
-    whole = {"question": "?", "answer": "x", "supporting_facts": [["A", 0]]}
-    (tmp_path / "set.json").write_text(json.dumps([whole, row]), "utf-8")
-    with pytest.raises(ValueError, match=f"set.json: question 2 lacks {lacks}$"):
-        load(tmp_path)
-
-
 # -- the harness ------------------------------------------------------------------------------------------------------
 
 TEXTS = {
@@ -261,12 +241,6 @@ ASKED = [
 def dataset() -> Dataset:
     passages = [Passage(name, name, text) for name, (text, _) in TEXTS.items()]
     return Dataset("small", passages, ASKED, {name: triples for name, (_, triples) in TEXTS.items()})
-
-
-NEED_A_MODEL = ("hybrid+sync", "hybrid+gear", "hybrid+ircot", "t2rag", "hybrid+gear+external", "hipporag-filter",
-                "hipporag-synonyms-filter")  # fmt: skip
-NEED_TRIPLES = ("hipporag", "hipporag-synonyms", "hybrid+naive+external", "hybrid+naive")
-NEED_BOTH = ("bm25+sync", "hybrid+gear", "t2rag")
 
 
 @pytest.fixture
@@ -365,36 +339,6 @@ def test_methods_by_name(bench: Workbench) -> None:
     assert [result["against"] for result in results[:4]] == ["hipporag"] * 4
 
 
-@pytest.mark.parametrize(
-    "name", ["magic", "bm25+magic", "hybrid+pagerank", "hybrid+ircot+pagerank", "hipporag+naive", "t2rag+naive", ""]
-)
-def test_no_such_method(name: str) -> None:
-    with pytest.raises(SystemExit, match=f"unknown method '{re.escape(name)}': BASE ="):
-        split_method(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "llm", "triples", "said"),
-    [
-        *((name, "none", "file", "needs a language model: --llm") for name in NEED_A_MODEL),
-        *((name, "own", "file", "does more than read") for name in NEED_A_MODEL[2:]),
-        *((name, "none", "file", "needs triples: triples.jsonl, or") for name in NEED_TRIPLES),
-        *((name, "openai", "file", "needs triples: triples.jsonl, or") for name in NEED_BOTH),
-        ("hybrid+sync", "recorded", "file", "reader.jsonl says nothing of 1 questions, '2' among them"),
-    ],
-)
-def test_what_a_method_lacks_is_said_at_once(dataset: Dataset, name: str, llm: str, triples: str, said: str) -> None:
-    dataset.reader = {"1": []}
-    if "triples:" in said:
-        dataset.triples = {}
-        check_needs(name, dataset, llm, "offline")
-        for plain in ("hybrid", "gold", "hybrid+ircot"):
-            check_needs(plain, dataset, "openai", "file")
-    with pytest.raises(SystemExit, match=said):
-        check_needs(name, dataset, llm, triples)
-    check_needs(name, dataset, "openai", "offline")
-
-
 def test_a_stand_in_notes_what_the_passages_have(bench: Workbench) -> None:
     bench.dataset.questions = [replace(ASKED[0], question="Who is the\nfather of Stephen"), ASKED[1]]
     bench.llm = own_reader(bench.dataset, bench.store)
@@ -460,27 +404,6 @@ def test_a_swept_value_that_is_set_anyway_is_no_other_row(
     rows = list(build_rows([method], Settings(**set_), [sweep]))
     name = sweep.partition("=")[0]
     assert [row.name for row in rows] == [method, *(f"{method}[{name}={value}]" for value in others)]
-
-
-def test_settings_read_what_a_command_line_says() -> None:
-    settings = (
-        Settings()
-        .with_value("gamma", "none")
-        .with_value("diversity", "off")
-        .with_value("base_top_k", "7")
-        .with_value("check_alignment", "off")
-    )
-    assert (settings.gamma, settings.diversity, settings.base_top_k, settings.check_alignment) == (
-        None,
-        False,
-        7,
-        False,
-    )
-    for name, value in (("diversity", "maybe"), ("beam_size", "ten"), ("search_by", "words")):
-        with pytest.raises(ValueError, match=f"{name} cannot be '{value}'"):
-            Settings().with_value(name, value)
-    given = parse_options("--no-diversity", "--gamma", "3", "--graph-share", "0.5")
-    assert (given.diversity, given.gamma, given.graph_share, given.beam_size) == (False, 3.0, 0.5, 10)
 
 
 def test_a_sample_is_drawn_by_its_seed(dataset: Dataset) -> None:
@@ -581,17 +504,6 @@ def test_a_reader_is_shown_passages_in_another_order(bench: Workbench) -> None:
     assert sorted(found["shuffled"]) == sorted(shown)
 
 
-@pytest.mark.parametrize(
-    ("method", "replies"),
-    [("graph+llmrerank", ["Doc: 2, Relevance: 9\nDoc: 1, Relevance: 7"]), ("graph+rankgpt", ["[2] > [1]"])],
-)
-def test_other_rerankers_read_the_same_passages(bench: Workbench, method: str, replies: list[str]) -> None:
-    shown = [node.node_id for node in bench.retriever("graph", 2, Settings()).retrieve(ASKED[0].question)]
-    bench.llm = ScriptedLLM(replies)
-    found = bench.retriever(method, 5, Settings(show_top_k=2)).retrieve(ASKED[0].question)
-    assert [node.node_id for node in found] == shown[::-1]
-
-
 @pytest.mark.parametrize("base", ["graph", "hybrid"])
 def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: Path, base: str) -> None:
     facts = '"facts": [["Stephen", "son of", "Dell Curry"]]'
@@ -604,13 +516,6 @@ def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: 
     assert (retriever.base_retriever is None) == (base == "graph")
     result = measure(row, bench.dataset.questions, bench, parse_options("--answers"))
     assert (result["calls"], result["steps"], result["em"]) == (1.0, 1.0, 100.0) and "answer_calls" not in result
-
-
-def test_questions_side_by_side_keep_their_own_accounts(bench: Workbench) -> None:
-    bench.llm = own_reader(bench.dataset, bench.store)
-    bench.dataset.questions = ASKED * 8
-    one, four = (measure_methods(bench, "hybrid+sync", arguments=["--workers", workers]) for workers in "14")
-    assert one[0]["calls"] == four[0]["calls"] == 1.0 and one[0]["hits@5"] == four[0]["hits@5"]
 
 
 def test_offline_refuses_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -686,21 +591,6 @@ def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: fl
     assert thin_triples(triples, 1.0, seed=1) == triples
 
 
-def test_a_share_of_the_triples_is_of_ready_ones(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert parse_options("--triples-share", "0.8").triples_share == 0.8
-    for share in ("0", "1.1", "-1"):
-        with pytest.raises(SystemExit):
-            parse_options("--triples-share", share)
-        assert "is not above 0 and at most 1" in capsys.readouterr().err
-    words = ["--data", "d", "--embed", "e", "--triples", "offline", "--triples-share", "0.5"]
-    monkeypatch.setattr(sys, "argv", ["retrieval.py", *words])
-    with pytest.raises(SystemExit):
-        retrieval.main()
-    assert "is of ready triples: --triples file" in capsys.readouterr().err
-
-
 def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Dataset) -> None:
     llm = RecordedLLM(None, None, "one")
 
@@ -717,48 +607,6 @@ def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Da
     assert describe_composition() != ready and describe_composition(triples="offline") == by_rule
     dataset.passages = [replace(dataset.passages[0], text="Other"), *dataset.passages[1:]]
     assert describe_composition(triples="offline") != by_rule
-
-
-def test_a_kill_leaves_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "results.json"
-    write_whole(path, "before")
-
-    def kill(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("os.replace", kill)
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(path, "after")
-    assert path.read_text("utf-8") == "before"
-
-
-def test_a_half_filled_store_of_synthetic_triples_is_filled_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "extracted-200").mkdir()
-    (tmp_path / "extracted-200" / "left").write_text("by a kill", "utf-8")
-    times = {"expansion_ms": 1.0, "local_ms": 2.0, "whole_ms": 3.0}
-    monkeypatch.setattr(speed, "measure_store", lambda _, graph, size, *__: {"triples": size, "of": graph, **times})
-    monkeypatch.setattr(speed, "run_alone", lambda work, *arguments: work(*arguments))
-    out = tmp_path / "speed.json"
-    arguments = ["speed.py", "--sizes", "100,200", "--dimension", "8", "--stores", str(tmp_path), "--out", str(out)]
-    arguments += ["--graph", "extracted"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    (tmp_path / "extracted-100.json").write_text('{"disk_mib": 7}', "utf-8")  # filled before
-    speed.main()
-    result = json.loads(out.read_text("utf-8"))
-    assert [row["disk_mib"] == 7 for row in result["sizes"]] == [True, False]
-    assert not (tmp_path / "extracted-100").exists() and (tmp_path / "extracted-200.json").exists()
-    assert not (tmp_path / "extracted-200" / "left").exists()
-    assert result["graph"] == "extracted" == result["sizes"][1]["of"]
-    assert result["growth_exponents"] == result["last_exponents"]
-
-
-def test_a_store_of_synthetic_triples_is_measured_with_the_default(tmp_path: Path) -> None:
-    speed.fill(tmp_path / "store", "extracted", 200, 8)
-    row = speed.measure_store(tmp_path / "store", "extracted", 200, 8, 2)
-    assert row["triples"] == 200 and row["default_ms"] > 0
-    assert len({speed.write_question(number) for number in range(500)}) == 500
 
 
 def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
@@ -779,39 +627,6 @@ def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
     assert np.bincount(pairs.ravel()).max() / 10_000 == pytest.approx(0.036, abs=0.003)
     ((_, pairs),) = synthetic_graphs.draw_extracted(1_000)
     assert max(Counter(pairs[0].ravel().tolist()).values()) == 7  # one entity joins seven of a passage's ten triples
-
-
-@pytest.mark.parametrize("argument", ["--limit", "--sample", "--workers"])
-def test_nothing_is_asked_of_nothing(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parse_options(argument, "0")
-    assert "0 is below 1" in capsys.readouterr().err
-
-
-def test_what_is_wrong_with_the_data_is_said_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "title": "A", "text": "one"}\n', "utf-8")
-    question = '{"id": "q", "question": "?", "gold_passage_ids": ["a"]}\n'
-    (tmp_path / "questions.jsonl").write_text(3 * question, "utf-8")
-    arguments = ["--data", str(tmp_path), "--embed", "nowhere", "--methods", "hybrid+naive"]
-    monkeypatch.setattr(sys, "argv", ["retrieval.py", *arguments])
-    with pytest.raises(SystemExit, match="needs triples"):
-        retrieval.main()
-    assert capsys.readouterr().err == f"{tmp_path}: 2 questions with the id of another\n"
-
-
-def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = str(EXAMPLES / "data")
-    for arguments, message in (
-        (["--methods", "hybrid,hybrid+sync"], "needs a language model"),
-        (["--methods", "hybrid", "--against", "hybird"], "no such row; there are hybrid"),
-        (["--methods", "hybrid", "--sample", "21"], "there are 20 questions"),
-        (["--methods", "hipporag"], "needs triples"),
-    ):
-        monkeypatch.setattr(sys, "argv", ["retrieval.py", "--data", data, "--embed", "nowhere", *arguments])
-        with pytest.raises(SystemExit, match=message):
-            retrieval.main()
 
 
 class Slow(WordEmbedding):
@@ -866,22 +681,6 @@ def test_embedding_is_no_time_of_the_base(clock: None) -> None:
     assert spent.embedding_seconds + spent.base_seconds <= time.perf_counter() - start  # no moment counts twice
 
 
-def test_a_model_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    for arguments, message in (
-        (["--llm", "openai"], "set OPENAI_API_KEY"),
-        (["--llm", "openai", "--offline"], "--replies names the file"),
-    ):
-        with pytest.raises(SystemExit, match=message):
-            retrieval.open_model(parse_options(*arguments))
-    assert retrieval.open_model(parse_options("--llm", "own")) is None
-    for argument in (["--answers"], ["--triples", "llm"]):
-        monkeypatch.setattr(sys, "argv", ["retrieval.py", "--data", "d", "--embed", "e", *argument])
-        with pytest.raises(SystemExit):
-            retrieval.main()
-        assert "need a model: --llm openai" in capsys.readouterr().err
-
-
 def test_a_paid_run_keeps_its_replies_beside_its_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     out, elsewhere = tmp_path / "mine.json", tmp_path / "elsewhere.jsonl"
@@ -897,32 +696,6 @@ def test_a_paid_run_keeps_its_replies_beside_its_results(monkeypatch: pytest.Mon
     assert not list(tmp_path.iterdir())
     with pytest.raises(SystemExit, match="--replies names the file"):
         retrieval.open_model(parse_options("--llm", "openai", "--offline", "--out", str(out)))
-
-
-def test_a_price_is_two_numbers_or_a_table_by_model(tmp_path: Path) -> None:
-    llm, file = RecordedLLM(None, None, "small"), tmp_path / "prices.json"
-
-    def read_price(*words: str, llm: RecordedLLM | None = llm) -> list[float] | None:
-        return retrieval.read_price(parse_options("--price", *words).price, llm)
-
-    assert retrieval.read_price(parse_options().price, llm) is None
-    assert read_price("0.15", "6e-1") == read_price("0.15", "6e-1", llm=None) == [0.15, 0.6]
-    file.write_text('{"large": [1, 2], "small": [0.5, 1]}', "utf-8")
-    assert read_price(str(file)) == [0.5, 1.0] and read_price(str(file), llm=None) is None
-    for words, message in ((["1"], "two numbers"), (["1", "nan"], "two numbers"), (["-1", "1"], "two numbers"),
-                        (["1", str(file)], "two numbers"), ([str(tmp_path / "gone")], "is no table")):  # fmt: skip
-        with pytest.raises(SystemExit, match=f"--price: .*{message}"):
-            read_price(*words)
-    for text, message in (
-        ('{"large": [1, 2]}', "prices.json has no price of small; it has large$"),
-        ('{"small": [1]}', "two numbers"),
-        ('{"small": ["1", "2"]}', "two numbers"),
-        ("1", "prices.json is no table of prices"),
-        ("{", "prices.json is no table of prices"),
-    ):
-        file.write_text(text, "utf-8")
-        with pytest.raises(SystemExit, match=message):
-            read_price(str(file))
 
 
 def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
@@ -1042,23 +815,6 @@ def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPa
             assert row[f"recall@{cut}"] == pytest.approx(committed_row[f"recall@{cut}"], abs=2.6)
 
 
-def test_a_store_that_a_killed_run_left_is_filled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    half, whole = tmp_path / "kept" / "musique_train-minilm", tmp_path / "kept" / "musique_train-mpnet"
-    for folder in (half, whole):
-        folder.mkdir(parents=True)
-    retrieval.note_path(whole).write_text("{}")
-
-    def write_out(words: list[str], **_: Any) -> None:
-        Path(words[words.index("--out") + 1]).write_text("made")
-
-    monkeypatch.setattr(subprocess, "run", write_out)
-    names = ["musique_train-minilm-facts", "musique_train-mpnet-facts"]
-    monkeypatch.setattr(sys, "argv", ["remeasure.py", "--data", "d", "--out", str(tmp_path), "--only", *names])
-    remeasure.main()
-    assert not half.exists() and whole.exists()
-    assert [(tmp_path / f"{name}.json").read_text() for name in names] == ["made", "made"]
-
-
 def test_ircot_searches_for_its_thoughts(bench: Workbench) -> None:
     llm = ScriptedLLM(
         [
@@ -1139,16 +895,6 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
     assert {result.node.node_id: result.score for result in found} == pytest.approx(expected, abs=1e-6)
     assert [result.node.node_id for result in found] == sorted(names, key=lambda name: -expected[name])
     assert {result.node.node_id for result in found[:2]} == {"stephen", "extra"}
-
-
-def test_how_much_a_fact_weighs_can_be_swept_over(bench: Workbench) -> None:
-    sweep = ["fact_weight=1,2"]
-    rows = list(build_rows(["hybrid+naive", "hipporag", "hipporag-synonyms"], Settings(), sweep))
-    names = [f"{base}{swept}" for base in ("hipporag", "hipporag-synonyms") for swept in ("", "[fact_weight=2]")]
-    assert [row.name for row in rows] == ["hybrid+naive", *names]
-    found = [bench.retriever("hipporag", 5, row.settings).retrieve(ASKED[0].question) for row in rows[1:3]]
-    once, twice = ({node.node_id: node.score for node in several} for several in found)
-    assert once.keys() == twice.keys() and once != pytest.approx(twice)
 
 
 def test_hipporags_model_drops_facts(nodes: list[BaseNode]) -> None:

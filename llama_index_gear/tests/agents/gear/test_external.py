@@ -26,6 +26,7 @@ from llama_index_gear.expansion.alignment import shared_name
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage
+from llama_index_gear.tests.stores import fill_store
 from llama_index_gear.trace.rendering import show, to_html
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import GraphTriple
@@ -57,24 +58,18 @@ MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding())
-    store.add(
-        [
-            passage(name, text, metadata={"kind": "food" if name == "milk" else "film"})
-            for name, text in PASSAGES.items()
-        ]
-    )
-    yield store
-    store.close()
+    nodes = [
+        passage(name, text, metadata={"kind": "food" if name == "milk" else "film"}) for name, text in PASSAGES.items()
+    ]
+    with fill_store(tmp_path_factory, nodes, embed_triples=False) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
-    folder = tmp_path_factory.mktemp("graph")
-    graph = ExternalTripleStore.from_path(folder, embed_model=WordEmbedding())
-    graph.load(GRAPH)
-    yield graph
-    graph.close()
+    with ExternalTripleStore.from_path(tmp_path_factory.mktemp("graph"), embed_model=WordEmbedding()) as made:
+        made.load(GRAPH)
+        yield made
 
 
 class Told(BaseRetriever):
@@ -187,6 +182,13 @@ async def test_replies_that_cannot_be_read(store: GeARVectorStore, graph: Extern
         word in " ".join(trace.steps[0].problems) for word in ("reading", "search ends", "no passage was left out")
     ] == [True] * 3
     assert list_purposes(trace) == [READ, READ, DECIDE, DECIDE, RANK, RANK] and trace.steps[0].ranked is None
+
+
+@MODES
+async def test_none_is_an_answer(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "None."])
+    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
+    assert (found, trace.passages, trace.steps[0].ranked) == ([], [], [])
 
 
 @MODES
