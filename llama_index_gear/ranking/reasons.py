@@ -124,15 +124,17 @@ def _describe_linked(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
-    link, own = ranked.page_link, pool.places[ranked.id]
+    link = ranked.page_link
     if link is None:
         return ""
     verb = "names" if link.triple.predicate.endswith(MENTIONS) else "links to"
-    if link.place == own:
-        return f"{verb} a page of which a passage stands high by itself: {_write_parts(link.triple)}"
+    sentence = shorten(link.triple.predicate.rpartition("”")[0].removeprefix("“"), _FACT)
+    if link.place == pool.places[ranked.id]:
+        page = f"“{shorten(link.triple.object, _NAME)}”"
+        return f"{verb} {page}, a page that stands high without its links: “{sentence}”"
     title = pool.passages[link.place].title.strip()
-    who = f"“{shorten(title, _NAME)}”" if title else "a passage"
-    return f"{who}, which stands high by itself, {verb} its page: {_write_parts(link.triple)}"
+    passage = f"“{shorten(title, _NAME)}”" if title else "a passage"
+    return f"{passage}, which stands high without its links, {verb} its page: “{sentence}”"
 
 
 _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
@@ -173,10 +175,6 @@ def _write(fact: Triple) -> str:
     """Return a fact in a line: the sentence that states it, if it has the object and room, else the fact's parts."""
     if fact.object.casefold() in fact.predicate.casefold() and len(fact.predicate) <= _FACT:
         return f"“{fact.predicate}”"
-    return _write_parts(fact)
-
-
-def _write_parts(fact: Triple) -> str:
     predicate = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)
     return f"{shorten(fact.subject, _NAME)} — {predicate} — {shorten(fact.object, _NAME)}"
 
