@@ -33,7 +33,7 @@ def kept_vectors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def calls_are_retried_at_once() -> Iterator[None]:
     """Spare the tests the seconds before a call of a model is made again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+        patch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
         yield
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine as T2RAGQueryEngine
     from llama_index_gear.ranking.learning import fit_ranking as fit_ranking
     from llama_index_gear.ranking.weights import RankingWeights as RankingWeights
-    from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever as ExternalGeARRetriever
     from llama_index_gear.retrievers.gear import GeARRetriever as GeARRetriever
     from llama_index_gear.retrievers.graph import GraphRetriever as GraphRetriever
     from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever as NaiveGERetriever
     from llama_index_gear.retrievers.graph_expansion import SyncGERetriever as SyncGERetriever
+    from llama_index_gear.retrievers.paper_gear import ExternalGeARRetriever as ExternalGeARRetriever
     from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever as RankBM25Retriever
     from llama_index_gear.retrievers.t2rag import T2RAGRetriever as T2RAGRetriever
     from llama_index_gear.store.vector_store import GeARVectorStore as GeARVectorStore
@@ -60,7 +60,7 @@ else:
         "query_engines.t2rag": "T2RAGQueryEngine",
         "ranking.learning": "fit_ranking",
         "ranking.weights": "RankingWeights",
-        "retrievers.external_gear": "ExternalGeARRetriever",
+        "retrievers.paper_gear": "ExternalGeARRetriever",
         "retrievers.gear": "GeARRetriever",
         "retrievers.graph": "GraphRetriever",
         "retrievers.graph_expansion": "NaiveGERetriever SyncGERetriever",

@@ -18,9 +18,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator,
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from itertools import chain, islice
 from time import monotonic
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.prompts import BasePromptTemplate
@@ -30,6 +31,7 @@ from llama_index_gear.errors import repair_surrogates
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 Result = TypeVar("Result")
+Parameters = ParamSpec("Parameters")
 
 
 class Request(Generic[Answer_co]):
@@ -55,7 +57,7 @@ class Reply:
     """The result of one LLM call.
 
     Attributes:
-        text: the reply without thoughts: text, or the structured output as JSON. If the model refused, its words of
+        text: the reply without thoughts. If the model refused, its words of
             refusal. Lone surrogates are replaced, since neither a trace nor a store can keep them.
         refused: True if the model, or its provider's filter, refused.
         truncated: True if the reply was cut off at the model's limit.
@@ -108,6 +110,14 @@ class RunFunction(Request[Answer_co]):
 
     function: Callable[[], Answer_co]
     afunction: Callable[[], Awaitable[Answer_co]] | None = None
+
+    def answer(self) -> Answer_co:
+        """Run the function."""
+        return self.function()
+
+    async def aanswer(self) -> Answer_co:
+        """`answer`, without blocking the event loop."""
+        return await (self.afunction or partial(asyncio.to_thread, self.function))()
 
 
 @dataclass(frozen=True)
@@ -218,6 +228,29 @@ async def arun(flow: Flow[Result], answer: Callable[[Any], Awaitable[Any]]) -> R
     flow. The same happens when the caller is cancelled.
     """
     return await _awaited_relay(flow, lambda batch: gather([answer(request) for request in batch]).__await__())
+
+
+def blocking(method: Callable[Parameters, Flow[Result]]) -> Callable[Parameters, Result]:
+    """Make a method that returns a flow one that returns the flow's result: `self._answer` answers the requests."""
+    flow: Any = method  # its first parameter is `self`
+
+    @wraps(flow)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return run(flow(self, *args, **kwargs), self._answer)
+
+    return cast(Callable[Parameters, Result], call)
+
+
+def unblocked(method: Callable[Parameters, Result]) -> Callable[Parameters, Coroutine[Any, Any, Result]]:
+    """Return the async twin of a method that `blocking` made; `self._aanswer` answers the requests."""
+    flow: Any = method.__wrapped__  # type: ignore[attr-defined]  # `wraps` put it there
+
+    @wraps(flow)
+    async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return await arun(flow(self, *args, **kwargs), self._aanswer)
+
+    call.__doc__ = f"`{flow.__name__}`, without blocking the event loop."
+    return cast(Callable[Parameters, Coroutine[Any, Any, Result]], call)
 
 
 async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:

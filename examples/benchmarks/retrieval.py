@@ -57,7 +57,7 @@ from harness.data import Dataset, Question, load, thin_triples, write_whole
 from harness.evaluation import NoResultError, Row, add_comparisons, build_rows, measure, usd
 from harness.methods import Workbench, check_needs, to_nodes
 from harness.recorded_llm import NotRecordedError, RecordedLLM
-from harness.settings import BOUNDS, Settings
+from harness.settings import BOUNDS, Settings, needs_triple_vectors
 from harness.stand_in_readers import READERS
 from harness.usage import EmbeddingClock, count_spending
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -67,7 +67,7 @@ from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, LightEmbedding, MentionTripleExtractor
 from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.nodes import Outcome, read_triples
 
@@ -172,7 +172,6 @@ def ingest(
     store: GeARVectorStore,
     triples: str,
     llm: LLM | None,
-    passages_per_call: int,
     price: Sequence[float] | None = None,
 ) -> dict[str, Any]:
     """Bring the passages into the store, and return the time and the cost.
@@ -182,7 +181,6 @@ def ingest(
         store: the store, empty.
         triples: the value of `--triples`.
         llm: the model that extracts, with `--triples llm`.
-        passages_per_call: passages that share a call of the model.
         price: US dollars of a million prompt and completion tokens. Default None: no cost is returned.
 
     Raises:
@@ -193,7 +191,7 @@ def ingest(
     if triples == "offline":
         transformations.insert(0, MentionTripleExtractor())
     elif triples == "llm":
-        transformations.insert(0, GeARTripleExtractor(llm=llm, passages_per_call=passages_per_call, show_progress=True))
+        transformations.insert(0, GeARTripleExtractor(llm=llm, show_progress=True))
     start = time.perf_counter()
     with count_spending() as spent:
         pipeline = IngestionPipeline(transformations=transformations, vector_store=store, disable_cache=True)
@@ -210,7 +208,6 @@ def ingest(
         took |= {
             "ingest_calls": ledger.calls,
             "ingest_outcomes": dict(sorted(ledger.outcomes.items())),
-            "retried_alone": ledger.retried_alone,
             "prompt_tokens_per_passage": round(ledger.prompt_tokens / len(nodes), 1),
             "completion_tokens_per_passage": round(ledger.completion_tokens / len(nodes), 1),
         }
@@ -229,12 +226,26 @@ def describe_store(dataset: Dataset, options: argparse.Namespace, embed: str, ll
     made_of = {"data": dataset.name, "passages": len(dataset.passages), "triples": options.triples, "embed": embed}
     if options.triples == "llm" and llm is not None:
         made_of |= {"llm": llm.metadata.model_name, "max_tokens": options.max_tokens}
-        made_of |= {"passages_per_call": options.passages_per_call}
     return {**made_of, "sha256": texts.hexdigest()}
 
 
-def open_store(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple[GeARVectorStore, bool]:
+def open_embedding(name: str) -> BaseEmbedding:
+    """Open the embedding model of `--embed`."""
+    if name == "light":
+        return LightEmbedding()
+    return HuggingFaceEmbedding(model_name=name, embed_batch_size=64, device="cpu")
+
+
+def open_store(
+    folder: Path, embed: BaseEmbedding, made_of: dict[str, Any], *, embed_triples: bool = True
+) -> tuple[GeARVectorStore, bool]:
     """Open the store in a folder, and say if it is new and has to be filled.
+
+    Args:
+        folder: the folder.
+        embed: the embedding model.
+        made_of: what the store is made of (`describe_store`).
+        embed_triples: True embeds the triples of a new store.
 
     Raises:
         SystemExit: the store was not filled to the end, or is made of something else.
@@ -253,7 +264,8 @@ def open_store(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> t
             raise SystemExit(f"--store: {folder} is made of {before}, not of {made_of}")
     else:
         note.unlink(missing_ok=True)  # left by a store that was deleted
-    return GeARVectorStore.from_path(folder, embed_model=embed, embed_triples=True, show_progress=True), is_new
+    store = GeARVectorStore.from_path(folder, embed_model=embed, embed_triples=embed_triples, show_progress=True)
+    return store, is_new
 
 
 def note_path(folder: Path) -> Path:
@@ -298,7 +310,7 @@ def main() -> None:
     options.price = read_price(options.price, llm)
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-    embed: BaseEmbedding = HuggingFaceEmbedding(model_name=options.embed, embed_batch_size=64, device="cpu")
+    embed = open_embedding(options.embed)
     if options.cache is not None:
         embed = CachedEmbedding(embed, options.cache)
     get_dispatcher().add_event_handler(EmbeddingClock())
@@ -308,13 +320,16 @@ def main() -> None:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder = options.store or scratch / "store"
         made_of = describe_store(dataset, options, name, llm)
-        store, is_new = open_store(folder, embed, made_of)
+        with_vectors = any(needs_triple_vectors(row.method) for row in rows)
+        store, is_new = open_store(folder, embed, made_of, embed_triples=with_vectors)
         took = {}
         if is_new:
             with closing(store):
-                took = ingest(nodes, store, options.triples, llm, options.passages_per_call, options.price)
+                took = ingest(nodes, store, options.triples, llm, options.price)
             write_whole(note_path(folder), json.dumps(made_of))
-            store, _ = open_store(folder, embed, made_of)  # without the log of its writes, as in any later run
+            store, _ = open_store(
+                folder, embed, made_of, embed_triples=with_vectors
+            )  # without the log of its writes, as in any later run
         stack.callback(store.close)
         if options.triples != "file":  # the extracted triples are in the store
             nodes = store.get_nodes([node.node_id for node in nodes])
@@ -338,7 +353,6 @@ def main() -> None:
             **asdict(rows[0].settings),
             "triples_from": options.triples,
             "triples_share": options.triples_share,
-            "passages_per_call": options.passages_per_call,
             "offline": options.offline,
             **took,
             "index_mib": round(measure_disk(folder) / 2**20, 1),

@@ -38,20 +38,11 @@ def state_fact(prompt: str) -> str:
     return json.dumps({"entities": [], "triples": [[words[0], "is told of in", words[-1]]]})
 
 
-def state_by_function(body: dict[str, Any]) -> Reply:
-    """Return the same fact as arguments of a function call."""
-    (triple,) = json.loads(state_fact(body["messages"][-1]["content"]))["triples"]
-    fact = dict(zip(("subject", "predicate", "object"), triple, strict=True))
-    return Reply(tool_arguments={"entities": [], "triples": [fact]})
-
-
 def reply_to_guide(body: dict[str, Any], step: str) -> Reply:
     """State a fact where one is extracted; call an agent's tool, then repeat what it returned; else give a step."""
-    tools = [tool["function"]["name"] for tool in body.get("tools", ())]
-    if not tools:
-        return Reply(step)
-    if "answer_from_documents" not in tools:
-        return state_by_function(body)
+    if "tools" not in body:
+        prompt = body["messages"][-1]["content"]
+        return Reply(state_fact(prompt) if prompt.startswith("You turn a passage into facts") else step)
     results = [message["content"] for message in body["messages"] if message["role"] == "tool"]
     return Reply(results[0]) if results else Reply(tool_arguments={"input": "Where was the director of Jaws born?"})
 
@@ -243,7 +234,7 @@ def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
     prompts = {name: value for module in modules for name, value in vars(module).items()
                if isinstance(value, BasePromptTemplate)}  # fmt: skip
     assert len(prompts) > 12
-    long = {"EXTRACT", "EXTRACT_SEVERAL", "READ", "GIST", "READ_AND_REASON", "DECOMPOSE", "RESOLVE"}
+    long = {"EXTRACT", "READ", "GIST", "READ_AND_REASON", "DECOMPOSE", "RESOLVE"}
     shares: dict[bool, list[float]] = {True: [], False: []}
     for name, prompt in prompts.items():
         pieces = re.split("|".join(f"{{{variable}}}" for variable in prompt.template_vars), prompt.get_template())

@@ -46,40 +46,18 @@ def make_nodes(count: int = 1) -> list[TextNode]:
     return [TextNode(text=f"Jaws {number} was directed by Steven Spielberg.") for number in range(count)]
 
 
-def test_a_model_with_tools_fills_in_a_form(ollama: OllamaServer) -> None:
-    ollama.answer = lambda body: {"entities": ["Jaws"], "triples": [JAWS]}
-    extractor = GeARTripleExtractor(ollama.llm())
-    (node,) = extractor(make_nodes())
-    assert read_triples(node) == [Triple(**JAWS)] and "tools" in ollama.requests[0]
-    assert (extractor.ledger.prompt_tokens, extractor.ledger.completion_tokens) == (7, 5)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"entities": '["Jaws"]', "triples": json.dumps([JAWS])},
-        {"entities": ["Jaws"], "triples": [json.dumps(JAWS)]},
-    ],
-)
-def test_arguments_that_come_as_texts_of_json_are_read(ollama: OllamaServer, arguments: dict[str, Any]) -> None:
-    ollama.answer = lambda body: arguments
-    (node,) = GeARTripleExtractor(ollama.llm())(make_nodes())
-    assert read_triples(node) == [Triple(**JAWS)] and len(ollama.requests) == 1
-
-
-@pytest.mark.parametrize("passages_per_call", [1, 2])
-def test_a_model_without_tools_is_asked_for_text(passages_per_call: int) -> None:
-    with OllamaServer(has_tools=False) as ollama:
-        several = json.dumps([{"passage": n, "entities": [], "triples": [list(JAWS.values())]} for n in (1, 2)])
-        ollama.answer = lambda body: FACT if passages_per_call == 1 else several
-        extractor = GeARTripleExtractor(ollama.llm(), passages_per_call=passages_per_call)
+@pytest.mark.parametrize("has_tools", [True, False])
+def test_a_model_is_asked_for_text_whether_or_not_it_has_tools(has_tools: bool) -> None:
+    with OllamaServer(has_tools=has_tools) as ollama:
+        ollama.answer = lambda body: FACT
+        extractor = GeARTripleExtractor(ollama.llm())
         nodes = extractor(make_nodes(2))
     assert [read_triples(node) for node in nodes] == [[Triple(**JAWS)]] * 2
-    assert not extractor.ledger.failures and extractor.ledger.calls == len(ollama.requests)  # refused ones too
-    assert ["tools" in body and bool(body["tools"]) for body in ollama.requests].count(False) == 2 // passages_per_call
+    assert not extractor.ledger.failures and extractor.ledger.calls == len(ollama.requests) == 2
+    assert not any(body.get("tools") for body in ollama.requests)
 
 
-def test_another_error_is_no_refusal_of_tools(ollama: OllamaServer) -> None:
+def test_a_server_s_error_is_told(ollama: OllamaServer) -> None:
     ollama.answer = lambda body: 400
     extractor = GeARTripleExtractor(ollama.llm())
     extractor(make_nodes())
@@ -96,7 +74,7 @@ async def test_agents_ask_for_no_tools_and_serve_several_event_loops(
     ollama.answer = lambda body: STEP
     llm = ollama.llm()
     engine = GeARQueryEngine.from_vector_store(store, llm=llm)
-    extractor = GeARTripleExtractor(llm, structured=False, num_workers=4)
+    extractor = GeARTripleExtractor(llm, num_workers=4)
     assert str(engine.query("Who directed Jaws?")) == "Steven Spielberg [1]"
     for _ in range(2):
         said = await asyncio.to_thread(lambda: asyncio.run(engine.aquery("Who directed Jaws?")))

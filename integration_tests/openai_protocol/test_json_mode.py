@@ -170,7 +170,7 @@ async def test_a_server_that_refuses_it_is_heard_at_once(
     server.answer = refuse
     llm = server.llm(additional_kwargs={"response_format": JSON_OBJECT}, reuse_client=False)
     nodes = [NodeWithScore(node=TextNode(id_=name, text=text)) for name, text in TEXTS.items()]
-    selector, extractor = PassageSelector(llm=llm), GeARTripleExtractor(llm=llm, structured=False)
+    selector, extractor = PassageSelector(llm=llm), GeARTripleExtractor(llm=llm)
     retriever = GeARRetriever(store, llm=llm)
     with pytest.raises(openai.BadRequestError, match="response_format is not supported"):
         retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)

@@ -42,7 +42,7 @@ PASSAGES = [
 
 def make_extractor(server: OpenAIServer, llm: dict[str, Any] | None = None, **arguments: Any) -> GeARTripleExtractor:
     model = server.llm(timeout=30.0, reuse_client=False, max_retries=0, **{"max_tokens": 100, **(llm or {})})
-    arguments = {"num_workers": 1, "structured": False, **arguments}
+    arguments = {"num_workers": 1, **arguments}
     return GeARTripleExtractor(llm=model, **arguments)
 
 
@@ -91,13 +91,12 @@ def test_a_reply_that_is_cut_off_behind_its_thoughts_is_not_asked_for_again(serv
     assert read_triples(node) == [FACT] and extractor.ledger.outcomes == {"truncated": 1} and len(server.requests) == 1
 
 
-@pytest.mark.parametrize("structured", [True, False])
 @pytest.mark.parametrize(
     "thoughts", [FACTS, f"```json\n{FACTS}\n```", f"First {{}}, then\n{FACTS}", f"hm\n</think>\n{FACTS}"]
 )
-def test_json_among_the_thoughts_is_the_reply(server: OpenAIServer, structured: bool, thoughts: str) -> None:
+def test_json_among_the_thoughts_is_the_reply(server: OpenAIServer, thoughts: str) -> None:
     server.script(Reply("", reasoning=thoughts))
-    (node,) = make_extractor(server, structured=structured)(PASSAGES[:1])
+    (node,) = make_extractor(server)(PASSAGES[:1])
     assert read_triples(node) == [FACT] and len(server.requests) == 1
 
 
@@ -105,24 +104,6 @@ def test_facts_that_the_thoughts_reject_are_no_reply(server: OpenAIServer) -> No
     server.answer = lambda _: Reply("", reasoning=f"Is it {FACTS}? No, nobody says so.")
     (node,) = make_extractor(server)(PASSAGES[:1])
     assert read_triples(node) == []
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        f"```json\n{FACTS}\n```",
-        json.dumps(FACTS),
-        f"{FACTS}\nThese are the facts.",
-        str(json.loads(FACTS)),
-        f"<think>hm</think>{FACTS}",
-        f"{FACTS}<|im_end|>",
-        json.dumps({"arguments": FACTS}),
-    ],
-)
-def test_arguments_that_the_client_cannot_read(server: OpenAIServer, arguments: str) -> None:
-    server.script(Reply(tool_arguments=arguments))
-    (node,) = make_extractor(server, structured=True)(PASSAGES[:1])
-    assert read_triples(node) == [FACT] and len(server.requests) == 1
 
 
 THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Is it Ada?"}]}
@@ -136,22 +117,13 @@ IN_PARTS: list[list[Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("structured", [True, False])
 @pytest.mark.parametrize("parts", IN_PARTS)
-def test_a_reply_in_parts_is_read_without_its_thoughts(
-    server: OpenAIServer, parts: list[Any], structured: bool
-) -> None:
+def test_a_reply_in_parts_is_read_without_its_thoughts(server: OpenAIServer, parts: list[Any]) -> None:
     server.script(Reply(parts=parts))
-    extractor = make_extractor(server, structured=structured)
+    extractor = make_extractor(server)
     (node,) = extractor(PASSAGES[:1])
     assert read_triples(node) == [FACT] and len(server.requests) == 1
     assert extractor.ledger.prompt_tokens == server.usage.prompt_tokens
-
-
-def test_arguments_beside_parts_are_read(server: OpenAIServer) -> None:
-    server.script(Reply(parts=[THOUGHT], tool_arguments=FACTS))
-    (node,) = make_extractor(server, structured=True)(PASSAGES[:1])
-    assert read_triples(node) == [FACT] and len(server.requests) == 1
 
 
 def test_thoughts_in_parts_that_are_cut_off_get_more_room(server: OpenAIServer) -> None:
@@ -230,7 +202,7 @@ STEP = {"needed": [1], "facts": [], "answerable": True, "answer": "Osthafen"}
 async def test_an_agent_retries_and_gives_room_by_itself(
     server: OpenAIServer, store: GeARVectorStore, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
     llm = AnyOpenAI(model="any", api_key="none", api_base=server.base_url, max_retries=0, max_tokens=100)
     server.script(Reply("full", status=529), Reply(body={**HEAD, **PASSING[0]}), CUT_OFF[0], Reply(json.dumps(STEP)))
     engine = GeARQueryEngine.from_vector_store(store, llm=llm)

@@ -31,11 +31,8 @@ def make_passages(count: int) -> list[TextNode]:
 
 
 def state_fact(body: dict[str, Any]) -> Reply:
-    """Return one fact of each passage, as a function's arguments where the request offers a function."""
+    """Return one fact of the passage."""
     name = body["messages"][-1]["content"].split("\n#####\n")[1].partition("\n\n")[2].split()[0]
-    if body.get("tools"):
-        fact = {"subject": name, "predicate": "is", "object": "here"}
-        return Reply(tool_arguments={"entities": [name], "triples": [fact]})
     return Reply(json.dumps({"entities": [name], "triples": [[name, "is", "here"]]}))
 
 
@@ -53,12 +50,11 @@ def batch(server: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIBatch]:
         yield made
 
 
-@pytest.mark.parametrize("structured", [True, False])
-def test_a_whole_ingest(server: OpenAIServer, tmp_path: Path, structured: bool) -> None:
+def test_a_whole_ingest(server: OpenAIServer, tmp_path: Path) -> None:
     """A pipeline fills a store and `retry_failed` completes it; after that no request is made."""
     server.answer = state_fact
     batch = OpenAIBatch(server.llm(), tmp_path / "batch")
-    extract = make_extractor(batch, structured=structured)
+    extract = make_extractor(batch)
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     nodes = make_passages(5)
     IngestionPipeline(transformations=[extract, WordEmbedding()], vector_store=store).run(nodes=nodes)
@@ -71,7 +67,6 @@ def test_a_whole_ingest(server: OpenAIServer, tmp_path: Path, structured: bool) 
     assert len(server.batches) == 1
     lines = server.batch_requests(server.batches[0]["id"])
     assert {(line["method"], line["url"]) for line in lines} == {("POST", "/v1/chat/completions")}
-    assert all(bool(line["body"].get("tools")) == structured for line in lines)
     server.end_batches()
     status = batch.wait(interval=0.01)
     assert (status.waiting, status.under_way, status.answered, status.problems) == (0, 0, 5, ())
@@ -80,41 +75,8 @@ def test_a_whole_ingest(server: OpenAIServer, tmp_path: Path, structured: bool) 
     assert (ledger.outcomes, ledger.prompt_tokens) == ({"extracted": 5}, status.prompt_tokens)
     assert list_subjects(store.get_nodes([node.node_id for node in nodes])) == [[f"Text{n}"] for n in range(5)]
     asked = len(server.requests)
-    again = GeARTripleExtractor(server.llm(), structured=structured)(store.get_nodes())  # the model without the batch
+    again = GeARTripleExtractor(server.llm())(store.get_nodes())  # the model without the batch
     assert len(server.requests) == asked and all(list_subjects(again))
-    store.close()
-    batch.close()
-
-
-def state_together(body: dict[str, Any]) -> Reply:
-    """Return one fact of each passage; of several passages, omit the last one's."""
-    blocks = body["messages"][-1]["content"].split("\n#####\n")[1:-1]
-    if len(blocks) == 1:
-        return state_fact(body)
-    names = [block.partition("\n\n")[2].split()[0] for block in blocks][:-1]
-    return Reply(
-        "\n".join(
-            json.dumps({"passage": n, "triples": [[name, "is", "here"]]}) for n, name in enumerate(names, start=1)
-        )
-    )
-
-
-def test_calls_of_several_passages_are_answered_as_they_were_asked(server: OpenAIServer, tmp_path: Path) -> None:
-    """The store returns passages in its own order; a passage that a reply omits is asked for alone, once."""
-    server.answer = state_together
-    batch = OpenAIBatch(server.llm(), tmp_path / "batch")
-    extract = make_extractor(batch, structured=False, passages_per_call=3)
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
-    IngestionPipeline(transformations=[extract, WordEmbedding()], vector_store=store).run(nodes=make_passages(8))
-    assert batch.status.waiting == 3 and extract.ledger.outcomes == {"failed": 8}
-    for expected in ({"extracted": 5, "failed": 3}, {"extracted": 3}):
-        batch.submit()
-        server.end_batches()
-        assert batch.wait(interval=0.01).waiting == 0
-        assert extract.retry_failed(store).outcomes == expected
-        assert batch.status.under_way == 0
-    assert (batch.status.answered, batch.status.waiting) == (6, 0)
-    assert all(len(read_triples(node)) == 1 for node in store.get_nodes())
     store.close()
     batch.close()
 
@@ -132,17 +94,13 @@ def test_what_is_asked_is_what_the_model_would_have_asked(server: OpenAIServer, 
     batch.close()
 
 
-@pytest.mark.parametrize("structured", [True, False])
-def test_a_schema_is_in_its_requests_and_holds_its_answers(
-    server: OpenAIServer, batch: OpenAIBatch, structured: bool
-) -> None:
+def test_a_schema_is_in_its_requests_and_holds_its_answers(server: OpenAIServer, batch: OpenAIBatch) -> None:
     server.answer = state_fact
-    extract = make_extractor(batch, structured=structured, kg_schema=ExtractionSchema(relation_types=["was"]))
+    extract = make_extractor(batch, kg_schema=ExtractionSchema(relation_types=["was"]))
     nodes = extract(make_passages(2))
     batch.submit()
     lines = server.batch_requests(server.batches[0]["id"])
     assert all("as written here: was;" in line["body"]["messages"][-1]["content"] for line in lines)
-    assert all(('"const": "was"' in json.dumps(line["body"])) == structured for line in lines)
     server.end_batches()
     batch.wait(interval=0.01)
     assert list_subjects(extract(nodes)) == [[], []], "the answers say that something is"
@@ -429,17 +387,6 @@ def test_a_reply_that_cannot_be_read_is_asked_for_in_the_next_round(server: Open
         batch.collect()
     assert list_subjects(nodes) == [["Text0"]]
     assert "could not be read" in server.requests[1]["messages"][-1]["content"]
-
-
-async def test_async(server: OpenAIServer, batch: OpenAIBatch) -> None:
-    server.answer = state_fact
-    extract = make_extractor(batch, cache=None)
-    await extract.acall(make_passages(2))
-    assert (await batch.asubmit()).under_way == 2
-    assert (await batch.acollect()).under_way == 2
-    server.end_batches()
-    assert (await batch.async_wait(0.01)).answered == 2
-    assert list_subjects(await extract.acall(make_passages(2))) == [["Text0"], ["Text1"]]
 
 
 def test_other_calls_are_refused_and_not_noted(server: OpenAIServer, batch: OpenAIBatch) -> None:

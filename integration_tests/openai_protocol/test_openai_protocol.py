@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import WordEmbedding
 
 FACT = {"subject": "Ada Lovelace", "predicate": "wrote notes on", "object": "Analytical Engine"}
-GOOD = Reply(tool_arguments={"entities": ["Ada Lovelace"], "triples": [FACT]})
+GOOD = Reply(json.dumps({"entities": ["Ada Lovelace"], "triples": [FACT]}))
 
 
 def make_passages(count: int) -> list[TextNode]:
@@ -44,27 +43,6 @@ def make_extractor(server: OpenAIServer, **arguments: Any) -> GeARTripleExtracto
     return GeARTripleExtractor(llm=llm, num_workers=1, **arguments)
 
 
-@pytest.mark.parametrize("structured", [True, False])
-def test_several_passages_share_a_call(server: OpenAIServer, structured: bool) -> None:
-    """A passage that a reply omits is asked for alone; replies are text or structured, tokens the server's count."""
-
-    def answer(body: dict[str, Any]) -> Reply:
-        texts = re.findall(r"Text number (\d)\.", body["messages"][-1]["content"])
-        fact = [{**FACT, "object": f"number {text}"} for text in texts]
-        told = [{"passage": n, "entities": [], "triples": [triple]} for n, triple in enumerate(fact, start=1)][:2]
-        said = {"entities": [], "triples": fact} if len(texts) == 1 else {"passages": told}
-        assert ("PassagesFacts" in json.dumps(body.get("tools", ""))) == (structured and len(texts) > 1)
-        return Reply(tool_arguments=said) if structured else Reply(json.dumps(said))
-
-    server.answer = answer
-    nodes = make_extractor(server, passages_per_call=3, structured=structured)(make_passages(3))
-    assert [[triple.object for triple in read_triples(node)] for node in nodes] == [[f"number {n}"] for n in range(3)]
-    ledger = ExtractionLedger.of(nodes)
-    assert (ledger.calls, len(server.requests)) == (2, 2)
-    assert ledger.prompt_tokens == server.usage.prompt_tokens
-    assert ledger.completion_tokens == server.usage.completion_tokens
-
-
 def test_every_passage_is_accounted_for(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
     server.script(
         Reply(status=429, headers={"Retry-After": "0"}),  # passage 0: rate limit, then success
@@ -72,15 +50,15 @@ def test_every_passage_is_accounted_for(server: OpenAIServer, caplog: pytest.Log
         Reply(status=500),  # passage 1: twice a server error, then success
         Reply(status=503),
         GOOD,
-        Reply(tool_arguments={"entities": [], "triples": []}),  # passage 2: states no facts
+        Reply(json.dumps({"entities": [], "triples": []})),  # passage 2: states no facts
         Reply("I would rather chat."),  # passage 3: unreadable twice
         Reply("Lovely weather."),
         Reply(""),  # passage 4: empty twice
         Reply(""),
         Reply(refusal="I can't help with that."),  # passage 5
-        Reply(tool_arguments='{"triples": [' + json.dumps(FACT) + ', {"subject": "Ch', finish_reason="length"),  # 6
+        Reply('{"triples": [' + json.dumps(FACT) + ', {"subject": "Ch', finish_reason="length"),  # 6
         Reply(status=401),  # passage 7: no use in trying again
-        Reply("no tool call, but readable: " + json.dumps({"triples": [["A", "b", "C"]]})),  # passage 8
+        Reply("Here they are: " + json.dumps({"triples": [["A", "b", "C"]]})),  # passage 8
         Reply(cut=True),  # passage 9: connection lost in the middle, then success
         GOOD,
     )
@@ -134,13 +112,6 @@ def test_sync_call_inside_a_running_loop(server: OpenAIServer) -> None:
         return make_extractor(server)(make_passages(1))
 
     assert len(read_triples(asyncio.run(run_notebook())[0])) == 1
-
-
-def test_a_server_without_tools_is_asked_for_text(server: OpenAIServer) -> None:
-    refusal = Reply(f"{server.llm().model} does not support tools", status=400)
-    server.script(refusal, Reply(json.dumps({"triples": [list(FACT.values())]})))
-    (node,) = make_extractor(server)(make_passages(1))
-    assert read_triples(node) == [Triple(**FACT)] and ["tools" in body for body in server.requests] == [True, False]
 
 
 STEP = {"needed": [1], "facts": [list(FACT.values())], "answerable": True, "answer": "the Analytical Engine"}

@@ -23,7 +23,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from span_tree import draw_tree
 
 from llama_index_gear import (
-    BeamSearch,
     Budget,
     DiverseTripleBeamSearch,
     GeARQueryEngine,
@@ -339,7 +338,7 @@ async def test_a_constructor_makes_no_span(store: GeARVectorStore, tracer: Trace
         T2RAGQueryEngine.from_vector_store,
     ):
         make_reader(store, llm=llm)
-    T2RAGQueryEngine.from_vector_store(store, llm=llm, expand=BeamSearch(), verify=True)
+    T2RAGQueryEngine.from_vector_store(store, llm=llm, verify=True)
     PassageRanker(), PassageSelector(llm=llm), MentionTripleExtractor(), GeARTripleExtractor(llm)
     assert tracer.spans == [] and tracer.open == []
 

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from click import echo
+from click import ClickException, echo
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 
 from llama_index_gear import GeARVectorStore, GraphRetriever, RankingWeights
 from llama_index_gear.characters import count
+from llama_index_gear.errors import GeARError
 from llama_index_gear.extraction.sentences import Form, split_sentences
 from llama_index_gear.llm.fitting import sum_weights, weigh_words
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title, shorten
@@ -63,6 +64,19 @@ class Answer:
             values |= {"model_calls": self.trace.llm_calls, "warning": self.trace.warning}
         values["passages"] = [_describe(result) for result in self.passages]
         return json.dumps(values, ensure_ascii=False, indent=indent)
+
+
+def load_weights(path: Path) -> RankingWeights:
+    """Load the weights of the ranking.
+
+    Raises:
+        ClickException: `compare --fit` did not write the file.
+
+    """
+    try:
+        return RankingWeights.load(path)
+    except GeARError as error:
+        raise ClickException(f"--weights takes a file from `compare --fit`; {path}: {error}") from error
 
 
 def find_passages(store: GeARVectorStore, question: str, top_k: int, weights: RankingWeights | None) -> Answer:

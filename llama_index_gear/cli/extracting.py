@@ -15,16 +15,19 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear import ExistingCollection, GeARTripleExtractor, MentionTripleExtractor
+from llama_index_gear.characters import count
 from llama_index_gear.cli import models
 from llama_index_gear.cli.extraction_options import ExtractionOptions
 from llama_index_gear.cli.failures import find_server, is_of_server
 from llama_index_gear.cli.store_folder import NotedStore, check_collection, check_llm, fill_store, open_store
 from llama_index_gear.cli.store_note import StoreNote, describe_collection
-from llama_index_gear.extraction.accounting import ExtractionEstimate
+from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger, Price, format_cost
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.ingestion.existing_collection import CollectionReport
 from llama_index_gear.ingestion.messages import show_line
+from llama_index_gear.nodes import Outcome
 
+_SHOWN_FAILURES = 3
 _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's client retries a used-up quota too
 
 _served: ContextVar[NotedStore | None] = ContextVar("served", default=None)
@@ -124,11 +127,8 @@ def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | Watch
     )
 
 
-def open_collection(
-    name: str, url: str | None, path: Path | None, *, text_key: str, title_key: str, vector_name: str | None
-) -> ExistingCollection:
-    """Open a collection on a server, or in a folder of Qdrant's client."""
-    keys: dict[str, Any] = {"text_key": text_key, "title_key": title_key, "vector_name": vector_name}
+def open_collection(name: str, url: str | None, path: Path | None, **keys: Any) -> ExistingCollection:
+    """Open a collection on a server, or in a folder of Qdrant's client; `keys` are `ExistingCollection`'s."""
     if path is None:
         return ExistingCollection(name, url=url, api_key=os.environ.get("QDRANT_API_KEY"), **keys)
     return ExistingCollection.from_path(path, name, **keys)
@@ -140,8 +140,6 @@ def extract_collection(
     folder: Path,
     embed_name: str | None,
     options: ExtractionOptions,
-    *,
-    moved: bool,
 ) -> CollectionReport | ExtractionEstimate:
     """Bring the store in a folder to what a collection holds; for an estimate, say what it would cost, and do nothing.
 
@@ -151,7 +149,6 @@ def extract_collection(
         folder: of the store.
         embed_name: the embedding model's name, if the command line gives one.
         options: how triples are extracted.
-        moved: the collection was elsewhere before.
 
     Raises:
         ClickException: the store holds something else; or its embedding model is another one, or can't be loaded; or
@@ -159,15 +156,34 @@ def extract_collection(
 
     """
     extractor = make_extractor(options)
-    check_store = partial(check_collection, folder, theirs, name, moved=moved)
+    check_store = partial(check_collection, folder, theirs, name)
     if options.estimate:
         with open_store(folder, embed_name, check=check_store, embeds=False) as store:
-            return theirs.estimate(store, extractor, moved=moved)  # type: ignore[arg-type]  # a model is named
+            return theirs.estimate(store, extractor)  # type: ignore[arg-type]  # a model is named
     make_note = partial(StoreNote, collection=describe_collection(name, theirs.place), llm=options.model)
     with fill_store(folder, embed_name, check_store, make_note) as store:
         check_llm(store, folder, options.llm)
         if isinstance(extractor, WatchedExtractor):
-            echo(f"to extract: {theirs.estimate(store, extractor, moved=moved)}", err=True)
+            echo(f"to extract: {theirs.estimate(store, extractor)}", err=True)
         store.pass_turns()
         with leave_folder(store), tell_paid(extractor):
-            return theirs.extract_to(store, extractor, moved=moved, show_progress=True)
+            return theirs.extract_to(store, extractor, show_progress=True)
+
+
+def report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> int:
+    """Print the account of a model's extraction, and return the exit code that it asks for."""
+    if ledger.passages:
+        paid = Price(*options.price).of(ledger.prompt_tokens, ledger.completion_tokens) if options.price else None
+        echo(f"extraction: {ledger}" + ("" if paid is None else f", {format_cost(paid)}"), err=True)
+    if ledger.refused > ledger.triples:
+        echo("the schema refused most triples: wider --entity-types and --relation-types keep more", err=True)
+    left = [problem for _, outcome, problem in ledger.failures if Outcome(outcome).is_left_out]
+    failures = [failure for failure in ledger.failures if not Outcome(failure[1]).is_left_out]
+    for name, outcome, problem in failures[:_SHOWN_FAILURES]:
+        echo(" ".join(f"failed: {name}: {outcome}: {problem}".split()), err=True)
+    if more := len(failures[_SHOWN_FAILURES:]):
+        echo(f"failed: {more} more. The next run tries them again", err=True)
+    if left:
+        are = "is" if len(left) == 1 else "are"
+        echo(f"stopped: {left[-1]}; {count(len(left), 'passage')} {are} left, and the next run goes on", err=True)
+    return 1 if ledger.failures else 0

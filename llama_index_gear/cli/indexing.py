@@ -8,12 +8,11 @@ must be remembered, and a run after one that was killed does what is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from click import ClickException
 from llama_index.core.node_parser import SentenceSplitter
@@ -23,11 +22,12 @@ from tqdm import tqdm
 
 from llama_index_gear import GeARTripleExtractor, MentionTripleExtractor, attach_triples, passage_id, read_triples
 from llama_index_gear.characters import count
+from llama_index_gear.cli.dead_links import name_dead_links
 from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
-from llama_index_gear.extraction.blocks import MARKDOWN
-from llama_index_gear.extraction.links import DeadLink, LinkedPassages, relink
+from llama_index_gear.extraction.links import LinkedPassages, relink_flow
 from llama_index_gear.extraction.sentences import split_pieces
+from llama_index_gear.flow import RunFunction, run
 from llama_index_gear.ingestion.files import FolderReader
 from llama_index_gear.ingestion.messages import shorten_line, show_line
 from llama_index_gear.ingestion.origins import read_file, refuse_meeting
@@ -148,7 +148,7 @@ class IndexPlan:
             for start in range(0, len(relinked), _BATCH):
                 batch = relinked[start : start + _BATCH]
                 self.store.pass_turn()
-                written += relink(self.store, batch)
+                written += run(relink_flow(self.store, batch), RunFunction.answer)
                 bar.update(len(batch))
         files = {node.metadata["file"] for node in self.wanted.values()}
         skipped, failed = self.reader.skipped, self.reader.failed
@@ -232,7 +232,7 @@ def plan_index(
     is_model = isinstance(extractor, GeARTripleExtractor)
     paths = reader.list_files()
     with store.leave_folder(), closing(reader):  # to read them may take long
-        wanted, lines = _read_passages(reader, paths, is_stoppable=not is_model)
+        wanted = _read_passages(reader, paths, is_stoppable=not is_model)
     if not paths and not reader.failed:
         raise ClickException(
             f"there is no file in {folder}: put texts, Markdown or PDFs into it, or name another folder; hidden files "
@@ -260,27 +260,8 @@ def plan_index(
     ]
     left = [node for id_, node in stored.items() if id_ not in {*wanted, *gone}]
     linked = LinkedPassages([*wanted.values(), *left])
-    names = {path.name for path in paths}
-    dead = [link for link in linked.dead if link.node_id in wanted and not _exists(link, folder, names)]
-    dead_links = [_name_place(link, wanted[link.node_id], lines) for link in dead]
-    return IndexPlan(store, extractor, reader, wanted, kept, candidates, gone, linked, list(dict.fromkeys(dead_links)))
-
-
-def _exists(link: DeadLink, folder: Path, names: Container[str]) -> bool:
-    """Return True if a link leads to a file that has no text, as a picture, or that stands beside the folder."""
-    path = unquote(link.target.partition("#")[0].partition("?")[0])
-    beside = (folder / PurePosixPath(link.path).parent / path.lstrip("/"), folder / path.lstrip("/"))
-    try:
-        return (link.is_name and PurePosixPath(path).name in names) or any(place.exists() for place in beside)
-    except (OSError, ValueError):  # no name of a file
-        return False
-
-
-def _name_place(link: DeadLink, node: BaseNode, lines: Mapping[str, int]) -> str:
-    """Return where a dead link stands, and its target. Lines of a converted file are not the file's."""
-    line = lines[link.node_id] + node.get_content().count("\n", 0, link.place)
-    is_own_text = PurePosixPath(link.path).suffix.lower() in MARKDOWN - {".wiki", ".mediawiki"} | {".txt"}
-    return f"{link.path}:{line}: {link.target}" if is_own_text else f"{link.path}: {link.target}"
+    dead_links = name_dead_links(linked.dead, wanted, reader)
+    return IndexPlan(store, extractor, reader, wanted, kept, candidates, gone, linked, dead_links)
 
 
 def make_splitter() -> SentenceSplitter:
@@ -294,10 +275,8 @@ def make_splitter() -> SentenceSplitter:
     )
 
 
-def _read_passages(
-    reader: FolderReader, paths: Sequence[Path], *, is_stoppable: bool
-) -> tuple[dict[str, BaseNode], dict[str, int]]:
-    """Read the passages of files, by id, and the lines that they begin in; note the files that can't be read.
+def _read_passages(reader: FolderReader, paths: Sequence[Path], *, is_stoppable: bool) -> dict[str, BaseNode]:
+    """Read the passages of files, by id; note the files that can't be read.
 
     Args:
         reader: of the folder.
@@ -306,7 +285,6 @@ def _read_passages(
 
     """
     passages: dict[str, BaseNode] = {}
-    lines: dict[str, int] = {}
     splitter = make_splitter()
     read = 0
     try:
@@ -321,8 +299,6 @@ def _read_passages(
                     reader.fail(name, f"no text of sentences: it can't be cut into passages ({reason})")
                 else:
                     _take(passages, place_links(nodes), reader)
-                    texts = {document.node_id: document.text for document in documents}
-                    lines |= {node.node_id: _find_line(node, texts) for node in nodes}
                 read += 1
     except KeyboardInterrupt:
         if not (is_stoppable and passages):
@@ -330,13 +306,7 @@ def _read_passages(
         reader.leave(paths[read:])
         left = count(len(reader.unread), "file")
         show_line(f"stopped: {left} not read; what was read is stored now. Ctrl-C once more ends that too")
-    return passages, lines
-
-
-def _find_line(node: BaseNode, texts: Mapping[str, str]) -> int:
-    """Return the line of its document that a passage begins in, from 1."""
-    start = getattr(node, "start_char_idx", None)
-    return texts[node.ref_doc_id or ""].count("\n", 0, start or 0) + 1
+    return passages
 
 
 def _take(passages: dict[str, BaseNode], nodes: list[BaseNode], reader: FolderReader) -> None:

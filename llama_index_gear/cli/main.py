@@ -36,15 +36,12 @@ from llama_index_gear.ingestion.reading_process import SECONDS
 if TYPE_CHECKING:
     from llama_index_gear.cli.asking import Answer
     from llama_index_gear.cli.serving import StoreTools
-    from llama_index_gear.extraction.accounting import ExtractionLedger
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _READ_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _READ_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-_SHOWN_FAILURES = 3
-_SHOWN_LINKS = 50
 _NEW_OBJECTS = 100_000  # between two collections: imports make a million objects that stay, a tenth of a start's time
 
 Command = Callable[..., Any]
@@ -139,7 +136,8 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
             f"--store {store_folder} is the folder of the files, or around it: give it one of its own"
         )
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not options.estimate)
-    from llama_index_gear.cli.extracting import leave_folder, make_extractor, tell_paid
+    from llama_index_gear.cli.dead_links import show_links
+    from llama_index_gear.cli.extracting import leave_folder, make_extractor, report_extraction, tell_paid
     from llama_index_gear.cli.indexing import plan_index
     from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
@@ -165,24 +163,14 @@ def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: flo
         f"{report.deleted} deleted; {count(report.triples, 'triple')}, {report.embedded} of them embedded. "
         f'Ask them: llama-index-gear ask "…" --store {shlex.quote(str(store_folder))}'
     )
-    _report_links(report.links, report.dead_links)
+    show_links(report.links, report.dead_links)
     for name, reason in report.skipped.items():
         click.echo(f"skipped: {name}: {reason}", err=True)
     for name, reason in report.failed.items():
         click.echo(f"failed: {name}: {reason}", err=True)
     if report.unread:
         raise click.Abort
-    return _report_extraction(report.ledger, options) or (1 if report.failed else 0)
-
-
-def _report_links(number: int, dead: Sequence[str]) -> None:
-    """Say how many links there are between files, and name those that lead nowhere."""
-    if number or dead:
-        click.echo(f"{count(number, 'link')} between files, {len(dead)} that lead nowhere")
-    for link in dead[:_SHOWN_LINKS]:
-        click.echo(f"dead link: {link}", err=True)
-    if len(dead) > _SHOWN_LINKS:
-        click.echo(f"and {count(len(dead) - _SHOWN_LINKS, 'dead link')} more", err=True)
+    return report_extraction(report.ledger, options) or (1 if report.failed else 0)
 
 
 @commands.command()
@@ -193,7 +181,7 @@ def _report_links(number: int, dead: Sequence[str]) -> None:
 @click.option("--text-key", default="text", show_default=True, help="Field of the text, if LlamaIndex wrote none.")
 @click.option("--title-key", default="title", show_default=True, help="Field of the title; file_name of LlamaIndex.")
 @click.option("--vector", "vector_name", help="Name of the dense vectors. Default: LlamaIndex's, or the only one.")
-@click.option("--moved", is_flag=True, help="The collection was elsewhere before, and what is still there is a copy.")
+@click.option("--known-as", help="Where the collection was when the store was filled, if it has moved since.")
 @with_extraction
 def extract(
     collection: str,
@@ -204,7 +192,7 @@ def extract(
     text_key: str,
     title_key: str,
     vector_name: str | None,
-    moved: bool,
+    known_as: str | None,
     **extraction: Any,
 ) -> int:
     """Give the passages of a Qdrant collection a graph.
@@ -216,40 +204,18 @@ def extract(
         raise click.UsageError("where is the collection? Give either --url or --path")
     options = ExtractionOptions(**extraction).check()
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not options.estimate)
-    from llama_index_gear.cli.extracting import extract_collection, open_collection
+    from llama_index_gear.cli.extracting import extract_collection, open_collection, report_extraction
     from llama_index_gear.extraction.accounting import ExtractionEstimate
 
     with open_collection(
-        collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
+        collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name, place=known_as
     ) as theirs:
-        report = extract_collection(theirs, collection, store_folder, embed, options, moved=moved)
+        report = extract_collection(theirs, collection, store_folder, embed, options)
     if isinstance(report, ExtractionEstimate):
         click.echo(report)
         return 0
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {shlex.quote(str(store_folder))}')
-    return _report_extraction(report.ledger, options)
-
-
-def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> int:
-    """Print the account of a model's extraction, and return the exit code that it asks for."""
-    from llama_index_gear.extraction.accounting import Price, format_cost
-    from llama_index_gear.nodes import Outcome
-
-    if ledger.passages:
-        paid = Price(*options.price).of(ledger.prompt_tokens, ledger.completion_tokens) if options.price else None
-        click.echo(f"extraction: {ledger}" + ("" if paid is None else f", {format_cost(paid)}"), err=True)
-    if ledger.refused > ledger.triples:
-        click.echo("the schema refused most triples: wider --entity-types and --relation-types keep more", err=True)
-    left = [problem for _, outcome, problem in ledger.failures if Outcome(outcome).is_left_out]
-    failures = [failure for failure in ledger.failures if not Outcome(failure[1]).is_left_out]
-    for name, outcome, problem in failures[:_SHOWN_FAILURES]:
-        click.echo(" ".join(f"failed: {name}: {outcome}: {problem}".split()), err=True)
-    if more := len(failures[_SHOWN_FAILURES:]):
-        click.echo(f"failed: {more} more. The next run tries them again", err=True)
-    if left:
-        are = "is" if len(left) == 1 else "are"
-        click.echo(f"stopped: {left[-1]}; {count(len(left), 'passage')} {are} left, and the next run goes on", err=True)
-    return 1 if ledger.failures else 0
+    return report_extraction(report.ledger, options)
 
 
 @commands.command()
@@ -283,7 +249,6 @@ def ask(
     if question is None and page is not None:
         raise click.UsageError("--html shows the search of one question: give it on the command line")
     store_folder = _announce(store_folder, embed, must_exist=page is None)
-    from llama_index_gear import RankingWeights
     from llama_index_gear.cli import asking
     from llama_index_gear.cli.models import open_llm
     from llama_index_gear.cli.store_folder import load_once, open_store
@@ -294,15 +259,7 @@ def ask(
             "--html shows an agent's search, which needs a model: set OPENAI_API_KEY, or give --llm; a page that needs "
             "none is `graph NAME`"
         )
-    weights = None
-    if weights_file is not None:
-        try:
-            weights = RankingWeights.load(weights_file)
-        except GeARError as error:
-            raise click.ClickException(
-                f"--weights takes a file from `compare --fit`; {weights_file}: {error}"
-            ) from error
-
+    weights = None if weights_file is None else asking.load_weights(weights_file)
     load = load_once()
 
     def answer(asked: str) -> asking.Answer:
@@ -389,13 +346,19 @@ def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
 @commands.command()
 @_with_store
 def check(store_folder: Path, embed: str | None) -> int:
-    """Look for what killed runs, other programs or another embedding model left behind. Nothing is changed."""
+    """Look for what killed runs, other programs or another embedding model left behind. Nothing is changed.
+
+    Links between the files that lead nowhere are named; they are no faults of the store.
+    """
     store_folder = _announce(store_folder, embed)
+    from llama_index_gear.cli.dead_links import check_links, show_links
     from llama_index_gear.cli.store_folder import open_store
 
     with open_store(store_folder, embed, compares=False) as store:
         report = store.check()
-    click.echo(report)
+        click.echo(report)
+        if report.ok:  # else passages may be unreadable
+            show_links(*check_links(store, store_folder))
     return 0 if report.ok else 1
 
 

@@ -29,15 +29,6 @@ _OLLAMA_WINDOW = 16_384  # tokens: an agent's longest prompt shows forty passage
 _OPENAI_REPLY, _OLLAMA_REPLY = 2_048, 4_096  # tokens, those in which a model thinks included
 
 
-def __getattr__(name: str) -> type[LLM]:
-    """Import the client of OpenAI once it is asked for."""
-    if name == "AnyOpenAI":
-        from llama_index_gear.cli.any_openai import AnyOpenAI  # takes seconds
-
-        return AnyOpenAI
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 def load_embedding(name: str) -> BaseEmbedding:
     """Load the default model, a folder's, or one of Hugging Face.
 

@@ -190,16 +190,13 @@ def check_files(folder: Path, files: Path) -> None:
         )
 
 
-def check_collection(folder: Path, theirs: ExistingCollection, name: str, *, moved: bool) -> None:
+def check_collection(folder: Path, theirs: ExistingCollection, name: str) -> None:
     """Refuse to bring a store to a Qdrant collection, if it holds something else.
-
-    A collection that was moved is taken: it is known by its name and its texts, and its folder holds it no more.
 
     Args:
         folder: of the store.
         theirs: the collection.
         name: its name.
-        moved: it has moved, though its earlier place can't be looked at, or holds a copy.
 
     Raises:
         ClickException: the store was filled from files, from another collection, or by another program; or other files
@@ -214,20 +211,10 @@ def check_collection(folder: Path, theirs: ExistingCollection, name: str, *, mov
         raise ClickException(f"the store in {folder} was not filled by `extract`: take another --store")
     if note.collection == describe_collection(name, theirs.place):
         return
-    if not note.collection.startswith(describe_collection(name, "")):
-        held = note.collection or f"the files of {note.files}"
-        raise ClickException(f"the store in {folder} holds {held}: take another --store")
-    with GeARVectorStore.from_path(folder) as store:
-        if theirs.is_in(store, moved=moved):
-            return
-        if theirs.is_in(store, moved=True):
-            raise ClickException(
-                f"the collection at {theirs.place} has the texts of {note.collection}, which the store in {folder} "
-                "holds: take another --store for a copy; if it moved here, add --moved"
-            )
+    held, same = note.collection or f"the files of {note.files}", describe_collection(name, "")
+    hint = f", or, if it moved here, --known-as {note.collection.removeprefix(same)}"
     raise ClickException(
-        f"the store in {folder} holds {note.collection}, and the collection at {theirs.place} is another one: most of "
-        "its texts differ. Take another --store"
+        f"the store in {folder} holds {held}: take another --store{hint if held.startswith(same) else ''}"
     )
 
 
@@ -371,8 +358,8 @@ def open_store(
                 check_probe(folder, embed_model)
 
         with NotedStore.from_path(folder, embed_model=embed_model) as store:
-            store.take_turn(turn, check_again, vector)  # type: ignore[attr-defined]  # from_path makes one of its class
-            yield store  # type: ignore[misc]
+            store.take_turn(turn, check_again, vector)
+            yield store
 
 
 @contextmanager

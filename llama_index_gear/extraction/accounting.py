@@ -5,7 +5,6 @@ A problem may quote a reply, and so a passage: logs hold none but at level DEBUG
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections import Counter
@@ -13,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
-from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.schema import BaseNode
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
@@ -38,7 +36,6 @@ class ExtractionLedger:
         calls: LLM calls, retries included.
         prompt_tokens: tokens sent.
         completion_tokens: tokens received.
-        retried_alone: passages that a reply for several did not cover, so that a call was made for each alone.
         answered: passages for which a reply came in this run, readable or not.
         refused: triples of these passages that the extractor's schema refused.
 
@@ -52,7 +49,6 @@ class ExtractionLedger:
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    retried_alone: int = 0
     answered: int = 0
     refused: int = 0
 
@@ -74,7 +70,6 @@ class ExtractionLedger:
             calls=sum(record.calls for _, record in recorded),
             prompt_tokens=sum(record.prompt_tokens for _, record in recorded),
             completion_tokens=sum(record.completion_tokens for _, record in recorded),
-            retried_alone=sum(record.retried_alone for _, record in recorded),
             answered=sum(record.prompt_tokens > 0 for _, record in recorded),
             refused=sum(record.refused for _, record in recorded),
         )
@@ -88,7 +83,6 @@ class ExtractionLedger:
 
     def __str__(self) -> str:
         parts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(self.outcomes.items()))
-        retried = f"{count(self.retried_alone, 'passage')} asked for again, " if self.retried_alone else ""
         refused = f" and {self.refused} refused" if self.refused else ""
         passages, triples, calls = (
             count(self.passages, "passage"),
@@ -96,7 +90,7 @@ class ExtractionLedger:
             count(self.calls, "call"),
         )
         return (
-            f"{passages} ({parts}; {self.reused} reused), {triples}{refused}, {calls}, {retried}{self.prompt_tokens} "
+            f"{passages} ({parts}; {self.reused} reused), {triples}{refused}, {calls}, {self.prompt_tokens} "
             f"prompt and {self.completion_tokens} completion tokens"
         )
 
@@ -118,9 +112,9 @@ PAID_EXTRACTIONS = _filter(outcome for outcome in Outcome if outcome.paid)
 some too, of a reply that was cut off."""
 
 
-# Tokens of a reply per token of the passage. GPT-3.5's triples of 1,200 passages of some 110 tokens (MuSiQue's and
-# HotpotQA's) took 2.08 and 2.12 as JSON text, and 2.86 and 2.91 as the arguments of a function.
-_TEXT_RATIO, _STRUCTURED_RATIO = 2.1, 2.9
+_REPLY_RATIO = 2.1
+"""Tokens of a reply per token of the passage. GPT-3.5's triples of 1,200 passages of some 110 tokens (MuSiQue's and
+HotpotQA's) took 2.08 and 2.12."""
 _MOST_REFUSALS = 8  # calls in a row that a server refuses for want of quota, before no more are made
 
 
@@ -147,11 +141,10 @@ class ExtractionEstimate:
     Attributes:
         passages: passages seen.
         reused: passages that will cost nothing: extracted before, or blank.
-        calls: LLM calls, one for `passages_per_call` passages; retries, and calls for passages that a shared reply does
-            not cover, come on top.
+        calls: LLM calls, one a passage; retries come on top.
         prompt_tokens: tokens to send, by LlamaIndex's tokenizer (see `llama_index.core.set_global_tokenizer`).
-        completion_tokens: tokens to receive, expected from the passages' lengths: 2.1 a token, or 2.9 in structured
-            output, as GPT-3.5's triples had for 1,200 passages of about 80 words. Longer passages yield less.
+        completion_tokens: tokens to receive, expected from the passages' lengths: 2.1 a token, as GPT-3.5's triples had
+            for 1,200 passages of about 80 words. Longer passages yield less.
         cost: cost at the given price; None without a price.
 
     """
@@ -267,23 +260,15 @@ def _is_cost(value: float) -> bool:
     return value >= 0
 
 
-def expected_tokens(prompt: str, passages: Sequence[str], *, form: type[BaseModel] | None) -> tuple[int, int]:
-    """Return the expected prompt and completion tokens of a call, for text (no form) or structured output."""
+def expected_tokens(prompt: str, passage: str) -> tuple[int, int]:
+    """Return the expected prompt and completion tokens of a call."""
     tokenize = get_tokenizer()
-    schema = 0 if form is None else len(tokenize(json.dumps(form.model_json_schema())))
-    ratio = _TEXT_RATIO if form is None else _STRUCTURED_RATIO
-    return len(tokenize(prompt)) + schema, sum(math.ceil(ratio * len(tokenize(passage))) for passage in passages)
+    return len(tokenize(prompt)), math.ceil(_REPLY_RATIO * len(tokenize(passage)))
 
 
 def log_ledger(ledger: ExtractionLedger) -> None:
-    """Log the account of a run. Warn of failures, of many second calls, and of a schema that refused most."""
+    """Log the account of a run. Warn of failures, and of a schema that refused most."""
     logger.info("extraction: %s", ledger)
-    if 4 * ledger.retried_alone > ledger.answered:
-        logger.warning(
-            "%s of %s passages had to be asked for again, alone: a smaller passages_per_call, or 1, will cost less",
-            ledger.retried_alone,
-            ledger.answered,
-        )
     if ledger.refused > ledger.triples:
         logger.warning(
             "%s of %s triples were refused: the schema allows no such relation, or no such entity. The problem in each "

@@ -24,19 +24,14 @@ from llama_index_gear.extraction.accounting import (
     ExtractionLedger,
     log_ledger,
 )
-from llama_index_gear.extraction.calls import PassageCalls, group_into_pages
-from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, fit_to_schema, is_default
+from llama_index_gear.extraction.calls import EXTRACT_PROMPT, PassageCalls, Room, fit_to_schema
 from llama_index_gear.extraction.runs import ExtractionCache, ExtractionRun
 from llama_index_gear.extraction.schema import ALL_ALLOWED, ExtractionSchema
 from llama_index_gear.extraction.serialization import (
     check_nothing_lost,
-    llm_from_dict,
-    llm_to_dict,
-    prompt_from_dict,
-    prompt_to_dict,
+    drop_handling,
 )
 from llama_index_gear.flow import arun, run_coroutine
-from llama_index_gear.llm.client import ModelNotes, offers_functions
 from llama_index_gear.llm.prompting import check_prompt
 from llama_index_gear.nodes import attach_triples, is_link, must_stay, read_triples, without_links
 from llama_index_gear.store.tenancy import Tenancy
@@ -60,23 +55,13 @@ class GeARTripleExtractor(TransformComponent):
     skips documents that it knows. Use `retry_failed` there.)
 
     Args:
-        llm: the LLM. Default: LlamaIndex's `Settings.llm`. An LLM that offers function calling is asked for structured
-            output, any other for JSON text; the result is the same.
-        extract_prompt: prompt for one passage, with the variable `passage`, and optionally `title` and `problem`.
-            It is for `passages_per_call=1`.
+        llm: the LLM, which is asked for JSON. Default: LlamaIndex's `Settings.llm`.
+        extract_prompt: your own prompt, with the variable `passage`, and optionally `title` and `problem`.
         kg_schema: types and relations that are allowed, and the domain. A prompt of yours needs the variables
             `entity_types`, `relation_types` and `domain` for those of the three that are given. `ledger.refused` counts
             refused triples; a warning says so if they are more than half. Default: all are allowed.
-        structured: force structured output on or off. Default None: on if the LLM offers it.
-        passages_per_call: number of passages that share a call, and so its instructions. A passage that the reply does
-            not cover is extracted alone. A call that times out, or fails otherwise in a way that may pass, fails for
-            all its passages, and `retry_failed` repeats it. A triple is dropped if neither of its ends stands in the
-            passage, or if one end stands only in another passage of the call; the passage's record counts dropped
-            triples. Default 1: one passage can't make the LLM misreport another, and replies stay short. A cache keeps
-            one entry for both ways. A warning says so if more than a quarter of the passages had to be extracted
-            alone.
         tenant_field: metadata key that names a passage's tenant, as in `GeARVectorStore`. Passages of two tenants never
-            share a call or a cache entry. Set it from the start: a passage's fingerprint includes its tenant. Default
+            share a cache entry. Set it from the start: a passage's fingerprint includes its tenant. Default
             None: there are no tenants.
         num_workers: concurrent calls. Default 4.
         max_retries: retries after a rate limit, a time-out or a server's error, beyond those of the LLM's own client.
@@ -97,8 +82,8 @@ class GeARTripleExtractor(TransformComponent):
         show_progress: show a progress bar. Default False.
 
     Raises:
-        ArgumentError: a number outside its range, a prompt without `passage`, or one of yours where passages share
-            calls, or a tenant_field that a `GeARVectorStore` would refuse.
+        ArgumentError: a number outside its range, a prompt without `passage`, or a tenant_field that a
+            `GeARVectorStore` would refuse.
         TenantError: (from a call) there is a tenant_field, and a passage has no tenant. No call was made.
 
     """
@@ -108,8 +93,6 @@ class GeARTripleExtractor(TransformComponent):
     llm: LLM
     extract_prompt: BasePromptTemplate
     kg_schema: ExtractionSchema
-    structured: bool | None
-    passages_per_call: int = Field(exclude=True)
     tenant_field: str | None
     num_workers: int = Field(exclude=True)
     max_retries: int = Field(exclude=True)
@@ -120,7 +103,7 @@ class GeARTripleExtractor(TransformComponent):
 
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
     _cost_budget: CostBudget = PrivateAttr()
-    _notes: ModelNotes = PrivateAttr(default_factory=ModelNotes)
+    _room: Room = PrivateAttr(default_factory=Room)
     _tenancy: Tenancy = PrivateAttr()
     _extraction_cache: ExtractionCache = PrivateAttr()
 
@@ -130,8 +113,6 @@ class GeARTripleExtractor(TransformComponent):
         *,
         extract_prompt: BasePromptTemplate = EXTRACT_PROMPT,
         kg_schema: ExtractionSchema = ALL_ALLOWED,
-        structured: bool | None = None,
-        passages_per_call: int = 1,
         tenant_field: str | None = None,
         num_workers: int = 4,
         max_retries: int = 3,
@@ -141,21 +122,15 @@ class GeARTripleExtractor(TransformComponent):
         show_progress: bool = False,
     ) -> None:
         cost_budget, tenancy = CostBudget(price, max_cost), Tenancy(tenant_field, None)
-        check_counts(num_workers=num_workers, passages_per_call=passages_per_call)
+        check_counts(num_workers=num_workers)
         check_counts(least=0, max_retries=max_retries)
         check_prompt(extract_prompt, "the extract prompt", {"passage"})
-        if passages_per_call > 1 and not is_default(extract_prompt):
-            raise ArgumentError("an extract_prompt of yours is for one passage: leave out passages_per_call")
         fit_to_schema(extract_prompt, kg_schema)
         model = Settings.llm if llm is None else llm
-        if structured and not offers_functions(model):
-            raise ArgumentError(f"{model.class_name()} offers no function calling: leave `structured` out")
         super().__init__(  # type: ignore[call-arg]  # the fields above; pydantic's plugin is not at work
             llm=model,
             extract_prompt=extract_prompt,
             kg_schema=kg_schema,
-            structured=structured,
-            passages_per_call=passages_per_call,
             tenant_field=tenant_field,
             num_workers=num_workers,
             max_retries=max_retries,
@@ -181,50 +156,16 @@ class GeARTripleExtractor(TransformComponent):
         return self._ledger
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the serialized form, by which the pipeline's cache recognizes the transformation.
+        """Return the form by which the pipeline's cache recognizes the transformation.
 
-        Unlike LlamaIndex's own form, it holds the model and the prompts, without API keys; and the number of runs with
-        failures: the pipeline caches a whole batch, and a batch with failures must not be served again. Settings that
-        don't change the extracted triples are left out (`num_workers`, `price`, `cache`, …), but for the model's
-        address, with which the model is made again.
+        Unlike LlamaIndex's own form, it holds the model, without API keys and address, the fingerprint of model and
+        prompt, and the number of runs with failures: the pipeline caches a whole batch, and a batch with failures must
+        not be served again. Settings that don't change the triples are left out (`num_workers`, `price`, `cache`, …).
         """
-        plain = super().to_dict(**kwargs)
         fingerprint = self.fingerprint
-        prompt = prompt_to_dict(self.extract_prompt) or plain.get("extract_prompt")
+        model = {**drop_handling(self.llm.to_dict(), is_llm=True), "class_name": type(self.llm).__qualname__}
         state = {"fingerprint": fingerprint, "failed_runs": self._extraction_cache.failed_runs(fingerprint)}
-        return {**plain, "llm": llm_to_dict(self.llm), "extract_prompt": prompt, **state}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """Make the extractor that `to_dict` was called on, with the same fingerprint.
-
-        Args:
-            data: the serialized form.
-            **kwargs: arguments of the constructor that replace or complete those of the form: `llm`, where LlamaIndex
-                can't load it; `num_workers`, `price`, `max_cost`, `cache` and others that the form leaves out.
-
-        Raises:
-            ArgumentError: the form is of another object; or its model or a prompt can't be made from it, and is not
-                passed.
-
-        """
-        settings = {**data, **kwargs}
-        fingerprint = settings.pop("fingerprint", None)
-        for name in ("class_name", "failed_runs"):
-            settings.pop(name, None)
-        if unknown := sorted(map(str, settings.keys() - cls.model_fields.keys())):
-            raise ArgumentError(f"a {cls.__name__} has no {', '.join(unknown)}: pass what its to_dict gave")
-        if settings.get("llm") is not None:
-            settings["llm"] = llm_from_dict(settings["llm"])
-        if "extract_prompt" in settings:
-            settings["extract_prompt"] = prompt_from_dict("extract_prompt", settings["extract_prompt"])
-        if isinstance(allowed := settings.get("kg_schema"), dict):
-            settings["kg_schema"] = ExtractionSchema(**allowed)
-        extractor = cls(**settings)
-        is_changed = fingerprint not in (None, extractor.fingerprint)
-        if is_changed and not kwargs.keys() & {"llm", "structured", "extract_prompt", "kg_schema"}:
-            raise ArgumentError("the model can't be made from data as it was: pass it, from_dict(data, llm=…)")
-        return extractor
+        return {**super().to_dict(**kwargs), "llm": model, **state}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle; refuse if a setting can't be pickled."""
@@ -278,13 +219,11 @@ class GeARTripleExtractor(TransformComponent):
     async def aestimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
         """`estimate`, without blocking the event loop."""
         nodes = self._tenancy.assign_tenant(nodes)
-        calls = await self._run.plan_calls(nodes)
-        groups = [[nodes[position] for position, _ in call] for call in calls]
-        expected = await asyncio.to_thread(lambda: list(map(self._passage_calls.expected_tokens, groups)))
-        asked = sum(map(len, calls))
+        asked = [nodes[position] for position, _ in await self._run.plan_calls(nodes)]
+        expected = await asyncio.to_thread(lambda: list(map(self._passage_calls.expected_tokens, asked)))
         prompt, completion = sum(tokens for tokens, _ in expected), sum(tokens for _, tokens in expected)
         cost = None if self._cost_budget.price is None else self._cost_budget.price.of(prompt, completion)
-        return ExtractionEstimate(len(nodes), len(nodes) - asked, len(calls), prompt, completion, cost)
+        return ExtractionEstimate(len(nodes), len(nodes) - len(asked), len(asked), prompt, completion, cost)
 
     def retry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
         """Extract the failed passages of a store again, and store the results call by call.
@@ -322,13 +261,12 @@ class GeARTripleExtractor(TransformComponent):
         if not isinstance(vector_store, GeARVectorStore):
             raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
         await vector_store.afinish_writes()
-        failed = await arun(
-            reads_of(vector_store, FAILED_EXTRACTIONS).call_ids_flow(), connection_of(vector_store).aanswer
-        )
+        failed = await arun(reads_of(vector_store, FAILED_EXTRACTIONS).ids_flow(), connection_of(vector_store).aanswer)
         self._ledger = ExtractionLedger()
         self._cost_budget.forget_refusals()  # whoever asks for a retry may have raised the quota
         with self._bar(len(failed), self.show_progress) as bar:
-            for ids in group_into_pages(failed, self.passages_per_call * max(1, _PAGE // self.passages_per_call)):
+            for start in range(0, len(failed), _PAGE):
+                ids = failed[start : start + _PAGE]
                 page = await vector_store.aget_nodes(ids, FAILED_EXTRACTIONS)
                 bar.update(len(ids) - len(page))  # another run extracted these meanwhile
                 self._ledger += ExtractionLedger.of(await self._run.extract(page, bar, store))
@@ -338,20 +276,12 @@ class GeARTripleExtractor(TransformComponent):
     @property
     def _passage_calls(self) -> PassageCalls:
         return PassageCalls(
-            self.llm,
-            self.extract_prompt,
-            self.structured,
-            self.max_retries,
-            self._cost_budget,
-            self._notes,
-            self.kg_schema,
+            self.llm, self.extract_prompt, self.max_retries, self._cost_budget, self._room, self.kg_schema
         )
 
     @property
     def _run(self) -> ExtractionRun:
-        return ExtractionRun(
-            self._passage_calls, self._extraction_cache, self._tenancy, self.passages_per_call, self.num_workers
-        )
+        return ExtractionRun(self._passage_calls, self._extraction_cache, self._tenancy, self.num_workers)
 
     @staticmethod
     def _bar(passages: int, show_progress: bool) -> Any:

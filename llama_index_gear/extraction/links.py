@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ from llama_index_gear.extraction.headings import Sections
 from llama_index_gear.extraction.inline import Link
 from llama_index_gear.extraction.pages import MAX_TARGET, Page, Pages, Target, find_path, fold
 from llama_index_gear.extraction.sentences import Form, Sentence, split_sentences
+from llama_index_gear.flow import Flow, RunFunction, arun, ask, run
 from llama_index_gear.nodes import LINKS, MENTIONS, STATES, attach_triples, read_triples, without_links
 from llama_index_gear.triple import Triple, entity_key
 
@@ -43,8 +45,14 @@ class PassageStore(Protocol):
     def get_nodes(self, node_ids: list[str] | None = None, *, with_embeddings: bool = True) -> list[BaseNode]:
         """Return passages."""
 
+    async def aget_nodes(self, node_ids: list[str] | None = None, *, with_embeddings: bool = True) -> list[BaseNode]:
+        """`get_nodes`, without blocking the event loop."""
+
     def add(self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode]) -> list[str]:
         """Store passages, unless others changed them since."""
+
+    async def async_add(self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode]) -> list[str]:
+        """`add`, without blocking the event loop."""
 
 
 class DeadLink(NamedTuple):
@@ -58,6 +66,19 @@ class DeadLink(NamedTuple):
     path: str
     target: str
     is_name: bool
+
+
+class LinkReport(NamedTuple):
+    """The links between the documents of a store, as their passages say now.
+
+    Attributes:
+        number: number of links that lead to another document, those in several passages counted once.
+        dead: the links that lead to no document. One to a picture, or to a file that was not read, is among them.
+
+    """
+
+    number: int
+    dead: list[DeadLink]
 
 
 class _Found(NamedTuple):
@@ -287,11 +308,15 @@ class LinkTripleExtractor(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return the nodes, those with links as copies with their triples, in place of those of links they had."""
+        linked = self._link(nodes)
+        return [linked[self._tenant_of(node)].attach(node, self.max_triples_per_passage) for node in nodes]
+
+    def _link(self, nodes: Sequence[BaseNode]) -> dict[Any, LinkedPassages]:
+        """Find the links between the documents of each tenant."""
         by_tenant: defaultdict[Any, list[BaseNode]] = defaultdict(list)
         for node in nodes:
             by_tenant[self._tenant_of(node)].append(node)
-        linked = {of: LinkedPassages(its, self.title_key, self.link_keys) for of, its in by_tenant.items()}
-        return [linked[self._tenant_of(node)].attach(node, self.max_triples_per_passage) for node in nodes]
+        return {tenant: LinkedPassages(its, self.title_key, self.link_keys) for tenant, its in by_tenant.items()}
 
     def _tenant_of(self, node: BaseNode) -> Any:
         return node.metadata.get(self.tenant_key) if self.tenant_key else None
@@ -310,13 +335,41 @@ class LinkTripleExtractor(TransformComponent):
             store: a `GeARVectorStore`.
 
         """
-        nodes = store.get_nodes(with_embeddings=False)
-        changed = [(old, new) for old, new in zip(nodes, self(nodes), strict=True) if new is not old]
-        batches = [changed[start : start + _BATCH] for start in range(0, len(changed), _BATCH)]
-        return sum(relink(store, batch) for batch in batches)
+        return run(self._update_flow(store), RunFunction.answer)
+
+    async def aupdate(self, store: PassageStore) -> int:
+        """`update`, without blocking the event loop."""
+        return await arun(self._update_flow(store), RunFunction.aanswer)
+
+    def _update_flow(self, store: PassageStore) -> Flow[int]:
+        nodes = yield from _read_flow(store, None, with_embeddings=False)
+        linked = yield from ask(RunFunction(partial(self, nodes)))
+        changed = [(old, new) for old, new in zip(nodes, linked, strict=True) if new is not old]
+        written = 0
+        for start in range(0, len(changed), _BATCH):
+            written += yield from relink_flow(store, changed[start : start + _BATCH])
+        return written
+
+    def check(self, store: PassageStore) -> LinkReport:
+        """Count the links between the documents of a store, and list those that lead nowhere. Nothing is changed.
+
+        Args:
+            store: a `GeARVectorStore`; one that is divided between tenants is checked for each.
+
+        """
+        return run(self._check_flow(store), RunFunction.answer)
+
+    async def acheck(self, store: PassageStore) -> LinkReport:
+        """`check`, without blocking the event loop."""
+        return await arun(self._check_flow(store), RunFunction.aanswer)
+
+    def _check_flow(self, store: PassageStore) -> Flow[LinkReport]:
+        nodes = yield from _read_flow(store, None, with_embeddings=False)
+        linked = (yield from ask(RunFunction(partial(self._link, nodes)))).values()
+        return LinkReport(sum(its.number for its in linked), [dead for its in linked for dead in its.dead])
 
 
-def relink(store: PassageStore, changed: Sequence[tuple[BaseNode, BaseNode]]) -> int:
+def relink_flow(store: PassageStore, changed: Sequence[tuple[BaseNode, BaseNode]]) -> Flow[int]:
     """Write passages whose links changed, with the embeddings that are stored; return the number of those written.
 
     Args:
@@ -324,6 +377,16 @@ def relink(store: PassageStore, changed: Sequence[tuple[BaseNode, BaseNode]]) ->
         changed: each passage as it was read, and with its links. One that others changed since is left as it is.
 
     """
-    vectors = {node.node_id: node.embedding for node in store.get_nodes([old.node_id for old, _ in changed])}
+    before = [old for old, _ in changed]
+    found = yield from _read_flow(store, [old.node_id for old in before], with_embeddings=True)
+    vectors = {node.node_id: node.embedding for node in found}
     nodes = [new.model_copy(update={"embedding": vectors[new.node_id]}) for _, new in changed if new.node_id in vectors]
-    return len(store.add(nodes, if_unchanged_since=[old for old, _ in changed]))
+    add = partial(store.add, nodes, if_unchanged_since=before)
+    async_add = partial(store.async_add, nodes, if_unchanged_since=before)
+    return len((yield from ask(RunFunction(add, async_add))))
+
+
+def _read_flow(store: PassageStore, node_ids: list[str] | None, *, with_embeddings: bool) -> Flow[list[BaseNode]]:
+    get = partial(store.get_nodes, node_ids, with_embeddings=with_embeddings)
+    aget = partial(store.aget_nodes, node_ids, with_embeddings=with_embeddings)
+    return (yield from ask(RunFunction(get, aget)))

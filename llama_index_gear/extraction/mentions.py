@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr, field_validator
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
@@ -17,16 +19,93 @@ from llama_index_gear.errors import ArgumentError, format_value
 from llama_index_gear.extraction.blocks import tell_markdown
 from llama_index_gear.extraction.headings import Sections
 from llama_index_gear.extraction.languages import Speech, is_caseless, tell_language
-from llama_index_gear.extraction.names import Name, find_names
-from llama_index_gear.extraction.recognizer import describe_recognizer, recognize_names
+from llama_index_gear.extraction.linked_names import Name
+from llama_index_gear.extraction.names import find_names
 from llama_index_gear.extraction.sentences import Sentence, split_sentences
 from llama_index_gear.extraction.serialization import check_nothing_lost
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.triple import Triple, drop_parenthesis, entity_key
 
+_RETURNS = "return the names as the passage writes them, (start, end) pairs of its characters, or an object with .ents"
+
+
+def describe_recognizer(recognizer: Callable[[str], Any]) -> str:
+    """Return a text that differs for different recognizers: a function's name, or an object's class and model."""
+    named = recognizer if hasattr(recognizer, "__qualname__") else type(recognizer)
+    meta = getattr(recognizer, "meta", None)
+    model = (
+        "-".join(str(meta[key]) for key in ("lang", "name", "version") if key in meta) if isinstance(meta, dict) else ""
+    )
+    return f"{named.__module__}.{named.__qualname__} {model}".strip()
+
+
+def recognize_names(recognizer: Callable[[str], Any], text: str, sentences: Sequence[Sentence]) -> list[list[Name]]:
+    """Ask a recognizer for a passage's names, and find the sentences that they stand in.
+
+    Raises:
+        ArgumentError: it returned something else than names or places of the text.
+
+    """
+    found: list[list[Name]] = [[] for _ in sentences]
+    places = [(number, index) for number, sentence in enumerate(sentences) for index in range(len(sentence.words))]
+    starts = [start for sentence in sentences for start, _ in sentence.places]
+    for start, end in sorted(set(_spans(recognizer(text), text))):
+        first, last = (max(0, bisect_right(starts, place) - 1) for place in (start, end - 1))
+        name = text[start:end].strip()
+        if not name or not places:
+            continue
+        number, index = places[first]
+        length = last - first + 1 if places[last][0] == number else 1
+        found[number].append(Name(index, index + length, name))
+    return found
+
+
+def _spans(returned: Any, text: str) -> Iterator[tuple[int, int]]:
+    entries = getattr(returned, "ents", returned)
+    if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
+        raise ArgumentError(f"the recognizer returned {format_value(returned)}: {_RETURNS}")
+    names: set[str] = set()
+    for entry in entries:
+        if isinstance(entry, str):
+            if entry not in names:
+                yield from _occurrences(entry, text)
+            names.add(entry)
+            continue
+        start, end = _ends_of(entry)
+        if not 0 <= start < end <= len(text):
+            raise ArgumentError(
+                f"the recognizer returned the place {(start, end)!r} in a passage of {len(text)} characters: {_RETURNS}"
+            )
+        yield start, end
+
+
+def _ends_of(entry: Any) -> tuple[int, int]:
+    """Return the start and end of a pair, of a dict with both, or of an entity with `start_char` and `end_char`."""
+    if isinstance(entry, Mapping):
+        entry = (entry.get("start"), entry.get("end"))
+    elif hasattr(entry, "start_char") and hasattr(entry, "end_char"):
+        entry = (entry.start_char, entry.end_char)
+    if not isinstance(entry, tuple | list) or len(entry) != 2 or not all(type(place) is int for place in entry):
+        raise ArgumentError(f"the recognizer returned {format_value(entry)} among the names: {_RETURNS}")
+    return entry[0], entry[1]
+
+
+def _occurrences(name: str, text: str) -> list[tuple[int, int]]:
+    """Find a name in its passage: as a word, or within words if it stands nowhere as one, as in Chinese."""
+    name = name.strip()
+    inside = re.escape(name)
+    for pattern in (rf"(?<!\w){inside}(?!\w)", inside):
+        if name and (spans := [match.span() for match in re.finditer(pattern, text)]):
+            return spans
+    raise ArgumentError(
+        f"the recognizer returned {format_value(name)}, which does not stand in the passage: {_RETURNS}"
+    )
+
+
 logger = logging.getLogger(__name__)
 
 _PATH_KEY = "header_path"  # LlamaIndex's MarkdownNodeParser: the headings above the node's own, "/Handbook/Servers/"
+_LINKS_KEY = "links"  # [words, target] of each link that the text has lost, as `index` writes them
 _MAX_PREDICATE_WORDS = 40  # words of a sentence in one triple
 
 
@@ -54,9 +133,10 @@ class MentionTripleExtractor(TransformComponent):
 
     Markdown is read as such: a list's items and a table's rows are sentences. A block of code is one sentence, in which
     only identifiers are names. A heading or the head of a table in title case is no evidence for a name. A wikilink
-    names its page ("[[people/nora-blum|Nora Blum]]"). The lines of letters, chats and logs are sentences. If the
-    metadata don't say by a file's name or type that a passage is Markdown, a "#" in front of settings or code is a
-    comment, and a line above a rule is a heading only if it looks like a title.
+    names its page ("[[people/nora-blum|Nora Blum]]"), and the text of another link is one name, if it is a title of
+    several parts ("In Depth: Random Forests"). The lines of letters, chats and logs are sentences. If the metadata
+    don't say by a file's name or type that a passage is Markdown, a "#" in front of settings or code is a comment, and
+    a line above a rule is a heading only if it looks like a title.
 
     In German passages (told by their small words) one noun alone is a name only if no article, numeral or adjective
     stands in front of it, and it is common by neither its ending nor a list of frequent nouns; or if it has two capital
@@ -142,25 +222,6 @@ class MentionTripleExtractor(TransformComponent):
         form: dict[str, Any] = super().to_dict(**kwargs)
         return form if self.recognizer is None else {**form, "recognizer": describe_recognizer(self.recognizer)}
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """Make the extractor that `to_dict` was called on.
-
-        Args:
-            data: the serialized form.
-            **kwargs: fields that replace or complete those of the form: `recognizer`, if it had one.
-
-        Raises:
-            ArgumentError: the form names a recognizer, and none is passed.
-
-        """
-        settings = {**data, **kwargs}
-        if isinstance(name := settings.get("recognizer"), str):
-            raise ArgumentError(
-                f"the recognizer {name!r} can't be made from data: pass it, from_dict(data, recognizer=…)"
-            )
-        return super().from_dict(settings)
-
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle; refuse if the recognizer can't be pickled."""
         settings = dict(self.__dict__)
@@ -178,7 +239,9 @@ class MentionTripleExtractor(TransformComponent):
             path = node.metadata.get(_PATH_KEY)
             text = node.get_content(metadata_mode=MetadataMode.NONE)
             headings = list(filter(None, path.split("/"))) if isinstance(path, str) else []
-            triples = self._extract(text, "" if title is None else str(title), headings, tell_markdown(node.metadata))
+            kind, links = tell_markdown(node.metadata), node.metadata.get(_LINKS_KEY)
+            linked = [link[0] for link in links if _is_link(link)] if isinstance(links, list) else []
+            triples = self._extract(text, "" if title is None else str(title), headings, kind, linked)
             extracted.append(attach_triples(node, triples))
             count += len(triples)
         seconds = time.perf_counter() - start_time
@@ -222,21 +285,30 @@ class MentionTripleExtractor(TransformComponent):
                 self._caseless_passages,
             )
 
-    def _extract(self, text: str, title: str, path: Sequence[str], is_markdown: bool | None = None) -> list[Triple]:
+    def _extract(
+        self,
+        text: str,
+        title: str,
+        path: Sequence[str],
+        is_markdown: bool | None = None,
+        linked: Sequence[str] = (),
+    ) -> list[Triple]:
         triples: dict[Triple, None] = {}
-        for triple in self._triples(text, drop_parenthesis(title.strip()), path, is_markdown):
+        for triple in self._triples(text, drop_parenthesis(title.strip()), path, is_markdown, linked):
             triples[triple] = None
             if len(triples) == self.max_triples_per_passage:
                 break
         return list(triples)
 
-    def _triples(self, text: str, title: str, path: Sequence[str], is_markdown: bool | None) -> Iterator[Triple]:
+    def _triples(
+        self, text: str, title: str, path: Sequence[str], is_markdown: bool | None, linked: Sequence[str]
+    ) -> Iterator[Triple]:
         speech = tell_language(text)
         if self.recognizer is None:
             self._count_passage(text, speech.foreign)
         sections = Sections(title, path, has_case_evidence=not speech.is_german)
         first = ""
-        for sentence, names in self._find_names(text, title, is_markdown, speech):
+        for sentence, names in self._find_names(text, title, is_markdown, speech, linked):
             first = first or (names[0].text if names else "")
             sections.close(sentence.level)
             subject = sections.subject or first  # of a heading itself: that of the section around it
@@ -256,12 +328,16 @@ class MentionTripleExtractor(TransformComponent):
             self._foreign_passages[foreign] += 1
 
     def _find_names(
-        self, text: str, title: str, is_markdown: bool | None, speech: Speech
+        self, text: str, title: str, is_markdown: bool | None, speech: Speech, linked: Sequence[str]
     ) -> Iterator[tuple[Sentence, list[Name]]]:
         """Find the names in each sentence of a passage: by the recognizer if there is one, else by their form."""
         sentences = list(split_sentences(text, is_markdown=is_markdown))
         if self.recognizer is not None:
             names = recognize_names(self.recognizer, text, sentences)
         else:
-            names = find_names(text, title, sentences, speech)
+            names = find_names(text, title, sentences, speech, linked)
         return zip(sentences, names, strict=True)
+
+
+def _is_link(link: Any) -> bool:
+    return isinstance(link, list | tuple) and len(link) == 2 and isinstance(link[0], str)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import dropwhile
-from typing import NamedTuple
 
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.identifiers import find_identifier, has_common_part, is_code, is_hyphenated_name
@@ -20,6 +18,7 @@ from llama_index_gear.extraction.languages import (
     is_caseless,
     strip_elision,
 )
+from llama_index_gear.extraction.linked_names import Name, find_linked, find_title, is_title
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.words import (
     ABBREVIATIONS,
@@ -65,7 +64,7 @@ _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
 _MARK_IN_FRONT = re.compile(r"[(<]?(?:\d{1,3}|[A-Za-z])[.)>]|<\w[\w.-]*>")
 """Matches what stands in front of a sentence: the number of an item, of a callout, or who says a line of a chat."""
 _PLACES = frozenset("section sections figure figures fig. table tables chapter appendix equation eq. algorithm".split())
-"""Words that are no name with a number: they point to another place of a document."""
+"""Words that are no name alone or with a number: they point to another place of a document."""
 _MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?")
 """Matches dimensions and units, which are no name alone ("a plot in 3D", "700 MB")."""
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
@@ -95,15 +94,9 @@ _PACKAGE = re.compile(
 )
 
 
-class Name(NamedTuple):
-    """A name in a sentence: index of its first word, index behind its last word, and the name."""
-
-    start: int
-    end: int
-    text: str
-
-
-def find_names(text: str, title: str, sentences: Sequence[Sentence], speech: Speech) -> list[list[Name]]:
+def find_names(
+    text: str, title: str, sentences: Sequence[Sentence], speech: Speech, linked: Collection[str] = ()
+) -> list[list[Name]]:
     """Find the names in each sentence of a passage.
 
     Args:
@@ -111,19 +104,21 @@ def find_names(text: str, title: str, sentences: Sequence[Sentence], speech: Spe
         title: its title; words of it may open a sentence as a name ("Open University").
         sentences: the passage's sentences.
         speech: the passage's language.
+        linked: texts of links that the passage's metadata have; one in title case is a name, as that of other links is.
 
     """
-    passage = _Passage(text, title, sentences, speech)
+    passage = _Passage(text, title, sentences, speech, [words for words in linked if is_title(words)])
     return [passage.find_names(sentence) for sentence in passage.sentences]
 
 
 class _Encoded:
     """A sentence whose words have kinds, as letters of `_NAME`, and cores without the punctuation around them."""
 
-    def __init__(self, sentence: Sentence, bold_text: str) -> None:
-        """Take a sentence and the passage's text, or "" if nothing in it is bold."""
+    def __init__(self, sentence: Sentence, bold_text: str, titles: Sequence[str] = ()) -> None:
+        """Take a sentence, the passage's text, or "" if nothing in it is bold, and titles that it may have."""
         self.words, self.form = sentence.words, sentence.form
-        self.linked = list(_find_linked(sentence)) if sentence.links else []
+        self.linked = list(find_linked(sentence)) if sentence.links else []
+        self.linked += [(name, True) for title in titles for name in find_title(sentence.words, title)]
         seen = (word if word.isascii() else word.translate(_UNSEEN) for word in self.words)
         classified = [_classify_word(word) for word in seen]
         self.kinds = [kind for kind, _ in classified]
@@ -180,7 +175,9 @@ class _Encoded:
 class _Passage:
     """The evidence that a passage's sentences give about each other's words."""
 
-    def __init__(self, text: str, title: str, sentences: Sequence[Sentence], speech: Speech) -> None:
+    def __init__(
+        self, text: str, title: str, sentences: Sequence[Sentence], speech: Speech, titles: Sequence[str]
+    ) -> None:
         self.text = text
         self.title = title
         self.title_words = set(title.lower().split())
@@ -191,7 +188,7 @@ class _Passage:
         if self.is_german or self.language is not None:
             self.function_words = german.FUNCTION_WORDS if self.language is None else self.language.openers
         bold_text = text if "**" in text else ""
-        self.sentences = [_Encoded(sentence, bold_text) for sentence in sentences]
+        self.sentences = [_Encoded(sentence, bold_text, titles) for sentence in sentences]
         for sentence in self.sentences:
             if sentence.form is Form.CODE:
                 sentence.kinds = [
@@ -278,10 +275,8 @@ class _Passage:
             cores = self._german_name(sentence, start, cores)
         if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
             return ""
-        if cores and cores[0].lower() in _PLACES and all(core.isdecimal() for core in cores[1:]):
-            following = sentence.words[end] if end < len(sentence.words) else ""
-            if len(cores) > 1 or following[:1].isdecimal():
-                return ""
+        if cores and cores[0].lower() in _PLACES - self.title_words and all(core.isdecimal() for core in cores[1:]):
+            return ""
         name = " ".join(cores)
         is_whole = all(name.count(opening) == name.count(closing) for opening, closing in ("()", "[]", "{}"))
         if not is_whole or name.count("$") > 1:
@@ -314,7 +309,8 @@ class _Passage:
         is_alone = (
             sentence.form is Form.PROSE and len(sentence.cores) == 1 and sentence.words[0].endswith((".", "!", "?"))
         )
-        return (is_label or is_verb or is_alone or is_ordinary) and word not in self._meant
+        is_kind = self.is_english and following == "that"  # "Models that …"
+        return (is_label or is_verb or is_kind or is_alone or is_ordinary) and word not in self._meant
 
     def _german_name(self, sentence: _Encoded, start: int, cores: list[str]) -> list[str]:
         """Return the part of a run of capitalized German words that is a name."""
@@ -416,20 +412,6 @@ class _Passage:
                 word = match[match.lastindex or 0]
                 if word not in _ORDINARY and counts[word] > 1:
                     yield word
-
-
-def _find_linked(sentence: Sentence) -> Iterator[tuple[Name, bool]]:
-    """Find what the links of a sentence lead to: pages, told by True, and addresses and files."""
-    starts = [start for start, _ in sentence.places]
-    for link in sentence.links:
-        first, last = bisect_left(starts, link.start), bisect_left(starts, link.end)
-        first = max(first - (first == last), 0)  # the text begins inside a word
-        if not starts or not starts[0] <= link.end or link.start > sentence.places[-1][1]:
-            continue
-        if link.is_page:
-            yield Name(first, max(last, first + 1), link.target), True
-        elif span := find_identifier(link.target):
-            yield Name(first, max(last, first + 1), link.target[slice(*span)]), False
 
 
 def _list_stems(word: str) -> list[str]:

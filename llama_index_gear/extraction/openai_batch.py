@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import sqlite3
@@ -61,7 +60,7 @@ class OpenAIBatch:
     Give `batch.llm` to anything that calls an LLM, above all to a `GeARTripleExtractor`. A request that is not answered
     yet fails at once, and is stored in the folder. `submit` sends the stored requests, and `collect` fetches answers.
     After that, the same request is answered from the folder. Requests are the ones that the LLM's own class would send,
-    functions included, so that records and caches of the extractor hold for `llm` and `batch.llm` alike.
+    so that records and caches of the extractor hold for `llm` and `batch.llm` alike.
 
         from llama_index_gear.extraction.openai_batch import OpenAIBatch
 
@@ -73,7 +72,7 @@ class OpenAIBatch:
         nodes = extractor(nodes)    # or extractor.retry_failed(store)
 
     An extractor's `max_cost` counts answers when they are replayed, not when `submit` pays for them: call `estimate`
-    before. Where passages share calls (`passages_per_call`), go on with `retry_failed`, which knows the shared calls.
+    before.
 
     A reply that can't be read is asked for again by a new request: submit and collect once more, or finish with `llm`.
     All state is in the folder. A killed call is repeated without submitting anything twice: its batch is looked for
@@ -201,23 +200,6 @@ class OpenAIBatch:
         while (status := self.collect()).under_way:
             time.sleep(interval)
         return status
-
-    async def asubmit(self) -> BatchStatus:
-        """`submit`, without blocking the event loop."""
-        return await asyncio.to_thread(self.submit)
-
-    async def acollect(self) -> BatchStatus:
-        """`collect`, without blocking the event loop."""
-        return await asyncio.to_thread(self.collect)
-
-    async def async_wait(self, interval: float = 60.0) -> BatchStatus:
-        """`wait`, without blocking the event loop."""
-        _check_interval(interval)
-        while True:
-            status = await self.acollect()
-            if not status.under_way:
-                return status
-            await asyncio.sleep(interval)
 
     def answer(self, content: bytes) -> dict[str, Any] | None:
         """Return the answer to a request, by its body. Without an answer, store the request and return None."""

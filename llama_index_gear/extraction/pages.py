@@ -402,12 +402,12 @@ def _find_nearest(pages: Sequence[Page], origin: Page) -> Page | None:
     """Return the page whose folder is nearest to the origin's; None if two are as near."""
     by_distance: defaultdict[int, list[Page]] = defaultdict(list)
     for page in dict.fromkeys(pages):
-        by_distance[_measure(page.path, origin.path)].append(page)
+        by_distance[count_steps(page.path, origin.path)].append(page)
     nearest = by_distance[min(by_distance)] if by_distance else []
     return nearest[0] if len(nearest) == 1 else None
 
 
-def _measure(path: str, other: str) -> int:
+def count_steps(path: str, other: str) -> int:
     """Return the number of steps from one file's folder to another's."""
     one, two = PurePosixPath(path).parent.parts, PurePosixPath(other).parent.parts
     shared = len(os.path.commonprefix([one, two]))

@@ -15,7 +15,7 @@ from typing import Any
 from llama_index.core.schema import BaseNode
 from llama_index.core.storage.kvstore.types import BaseKVStore
 
-from llama_index_gear.extraction.calls import PassageCalls, group_into_calls
+from llama_index_gear.extraction.calls import PassageCalls
 from llama_index_gear.flow import gather
 from llama_index_gear.nodes import ExtractionRecord, Outcome, read_triples, record_of, with_record
 from llama_index_gear.store.tenancy import Tenancy
@@ -35,7 +35,6 @@ class ExtractionRun:
         calls: makes the calls.
         cache: keeps what was extracted.
         tenancy: gives passages their tenant.
-        passages_per_call: highest number of passages in a call.
         num_workers: concurrent calls.
 
     """
@@ -43,33 +42,32 @@ class ExtractionRun:
     calls: PassageCalls
     cache: ExtractionCache
     tenancy: Tenancy
-    passages_per_call: int
     num_workers: int
 
     async def extract(self, nodes: Sequence[BaseNode], bar: Any, store: StoreNodes | None = None) -> list[BaseNode]:
-        """Extract the nodes. After each call, `store` is given its nodes as passed in and as extracted."""
+        """Extract the nodes. After each call, `store` is given its node as passed in and as extracted."""
         extracted = self.tenancy.assign_tenant(nodes)
-        calls = await self.plan_calls(extracted)
-        bar.update(len(nodes) - sum(map(len, calls)))
+        asked = await self.plan_calls(extracted)
+        bar.update(len(nodes) - len(asked))
 
         async def store_at(positions: Sequence[int]) -> None:
             if store is not None and positions:
                 await store([nodes[n] for n in positions], [extracted[n] for n in positions])
 
         async def work() -> None:
-            for call in waiting:
-                await self._run_call(call, extracted)
-                await store_at([position for position, _ in call])
-                bar.update(len(call))
+            for position, key in waiting:
+                extracted[position] = await self._extract(extracted[position], key)
+                await store_at([position])
+                bar.update(1)
 
-        asked = {position for call in calls for position, _ in call}
-        await store_at([position for position in range(len(nodes)) if position not in asked])
-        waiting = iter(calls)
-        await gather([work() for _ in range(min(self.num_workers, len(calls)))])
+        unasked = set(range(len(nodes))) - {position for position, _ in asked}
+        await store_at(sorted(unasked))
+        waiting = iter(asked)
+        await gather([work() for _ in range(min(self.num_workers, len(asked)))])
         return extracted
 
-    async def plan_calls(self, extracted: list[BaseNode]) -> list[list[tuple[int, str]]]:
-        """Plan the calls, as lists of (position, fingerprint) of passages; fill in passages extracted before."""
+    async def plan_calls(self, extracted: list[BaseNode]) -> list[tuple[int, str]]:
+        """Return (position, fingerprint) of the passages to ask for; fill in those that were extracted before."""
         asked: list[tuple[int, str]] = []
         waiting = iter(list(enumerate(extracted)))
 
@@ -82,24 +80,17 @@ class ExtractionRun:
                     extracted[position] = reused
 
         await gather([work() for _ in range(min(self.num_workers, len(extracted)))])
-        asked.sort()
-        passages = [(key, record_of(extracted[n]), self._tenant_of(extracted[n])) for n, key in asked]
-        return [[asked[number] for number in call] for call in group_into_calls(passages, self.passages_per_call)]
+        return sorted(asked)
 
-    async def _run_call(self, call: list[tuple[int, str]], extracted: list[BaseNode]) -> None:
-        """Make a call for the passages at these positions, and fill in its results."""
-        nodes, keys = [extracted[position] for position, _ in call], [key for _, key in call]
-        results = await self.calls.extract(nodes, keys)
-        for (position, key), node, (triples, record) in zip(call, nodes, results, strict=True):
-            before = record_of(node)
-            if record.outcome.is_left_out and before is not None and before.key == key:
-                # These passages must stay in one call: a batch may have answered it.
-                record = replace(record, shared_call_id=before.shared_call_id)
-            if record.outcome.failure and not triples and before is not None and before.key == key:
-                triples = read_triples(node)  # of an earlier reply, which was cut off
-            record = replace(record, key=key)
-            await self.cache.keep(triples, record)
-            extracted[position] = with_record(node, triples, record)
+    async def _extract(self, node: BaseNode, key: str) -> BaseNode:
+        """Make the call for a passage, and return its node with the result."""
+        triples, record = await self.calls.extract(node)
+        before = record_of(node)
+        if record.outcome.failure and not triples and before is not None and before.key == key:
+            triples = read_triples(node)  # of an earlier reply, which was cut off
+        record = replace(record, key=key)
+        await self.cache.keep(triples, record)
+        return with_record(node, triples, record)
 
     async def _look_up(self, node: BaseNode) -> tuple[str, BaseNode | None]:
         """Return the passage's fingerprint, and its extracted node if it needs no LLM call, else None."""

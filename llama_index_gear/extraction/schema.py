@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple
-
-from llama_index.core.bridge.pydantic import BaseModel, Field, create_model
+from typing import NamedTuple
 
 from llama_index_gear.characters import count
 from llama_index_gear.errors import ArgumentError, ReplyError, check_kinds, format_value
@@ -18,35 +15,6 @@ from llama_index_gear.triple import Triple, entity_key
 _SEPARATORS = re.compile(r"[\W_]+")
 _NAMED = 3  # refused names that a record quotes, of each kind
 _MAX_LENGTH = 40  # characters of a refused name in a record
-
-
-class Fact(BaseModel):
-    """One fact of the passage."""
-
-    subject: str = Field(description="name of who or what the fact is about")
-    predicate: str = Field(description="short: what is said of the subject")
-    object: str = Field(description="name, date, number or thing that the predicate leads to")
-
-
-class PassageFacts(BaseModel):
-    """The named entities and the facts of the passage."""
-
-    entities: list[str] = Field(description="named entities of the passage")
-    triples: list[Fact] = Field(description="facts, each with at least one of the entities")
-
-
-class NumberedFacts(BaseModel):
-    """The named entities and the facts of one of the passages."""
-
-    passage: int = Field(description="the passage's number")
-    entities: list[str] = Field(description="named entities of the passage")
-    triples: list[Fact] = Field(description="facts, each with at least one of the entities")
-
-
-class PassagesFacts(BaseModel):
-    """The named entities and the facts of each passage."""
-
-    passages: list[NumberedFacts] = Field(description="one entry a passage, in order")
 
 
 class Selected(NamedTuple):
@@ -148,12 +116,6 @@ class ExtractionSchema:
             f"{count(refused, 'triple')} refused: {'; '.join(filter(None, reasons))}" if refused else "",
         )
 
-    def form(self, *, is_shared: bool) -> type[BaseModel]:
-        """Return the form of structured output, for one passage, or for several that share a call."""
-        if not self.entity_types and not self.relation_types:
-            return PassagesFacts if is_shared else PassageFacts
-        return _build_form(tuple(self.entity_types), tuple(self.relation_types), is_shared)
-
 
 ALL_ALLOWED = ExtractionSchema()
 """The schema that allows everything."""
@@ -178,39 +140,3 @@ def _list_names(kind: str, names: Mapping[str, None]) -> str:
         return ""
     shown = ", ".join(repr(name[:_MAX_LENGTH]) for name in list(names)[:_NAMED])
     return f"{kind} {shown}{', …' if len(names) > _NAMED else ''}"
-
-
-@lru_cache(maxsize=16)
-def _build_form(entity_types: tuple[str, ...], relation_types: tuple[str, ...], is_shared: bool) -> type[BaseModel]:
-    """Build a form whose predicates and types are enumerations. It differs from the usual one in these alone."""
-    fact: type[BaseModel] = Fact
-    if relation_types:
-        description = Fact.model_fields["predicate"].description
-        fact = _derive("Fact", Fact, predicate=(Literal[relation_types], Field(description=description)))
-    changed: dict[str, Any] = {"triples": (list[fact], _field_of(PassageFacts, "triples"))}  # type: ignore[valid-type]
-    if entity_types:
-        parts: dict[str, Any] = {
-            "name": (str, Field(description="name, as in the passage")),
-            "type": (Literal[entity_types], Field(description="type")),
-        }
-        entity = create_model("Entity", __doc__="A named entity.", **parts)
-        changed["entities"] = (list[entity], _field_of(PassageFacts, "entities"))  # type: ignore[valid-type]
-    if not is_shared:
-        return _derive("PassageFacts", PassageFacts, **changed)
-    numbered = _derive("NumberedFacts", NumberedFacts, **changed)
-    return _derive(
-        "PassagesFacts",
-        PassagesFacts,
-        passages=(list[numbered], _field_of(PassagesFacts, "passages")),  # type: ignore[valid-type]
-    )
-
-
-def _derive(name: str, base: type[BaseModel], **changed: Any) -> type[BaseModel]:
-    """Return a model with the fields of another, in their order, some of them changed."""
-    kept = {field: (info.annotation, _field_of(base, field)) for field, info in base.model_fields.items()}
-    fields: dict[str, Any] = {**kept, **changed}
-    return create_model(name, __doc__=base.__doc__, **fields)
-
-
-def _field_of(model: type[BaseModel], name: str) -> Any:
-    return Field(description=model.model_fields[name].description)

@@ -6,8 +6,6 @@ What it would lose of a markup language is written in another way before, and wh
 from __future__ import annotations
 
 import asyncio
-import email
-import email.encoders
 import importlib
 import importlib.util
 import mailbox
@@ -15,14 +13,20 @@ import re
 import unicodedata
 from bisect import bisect
 from collections.abc import Callable, Iterator
-from email.utils import parsedate_to_datetime
 from functools import cache
 from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from llama_index_gear.errors import repair_surrogates
-from llama_index_gear.ingestion.printed_titles import is_named, print_title
+from llama_index_gear.ingestion.letters import clean_letter, prepare_letter
+from llama_index_gear.ingestion.printed_pages import (
+    continue_tables,
+    drop_running_lines,
+    is_named,
+    print_title,
+    read_page,
+)
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import write_rows
 
@@ -50,9 +54,10 @@ _BY_PAGE = {".pdf"}
 _MAIL = {".eml", ".msg", _MAILBOX}
 _ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
 """Matches what stands in front of a subject that was answered or sent on."""
-_STYLE = re.compile(rb"(?is)<style\b.*?</style\s*>|<!--.*?-->")
 _FURNITURE = ["footer", "[role=navigation]", "[role=contentinfo]", "[role=search]", ".headerlink", ".noprint"]
 """Selectors of the parts of a page that a browser shows beside its text."""
+_PAGE = re.compile(rb"(?i)<(?:!doctype\s+html|html|body)\b")
+"""Matches what tells a page of HTML: a part of one may be read as XML, whose elements become headings."""
 _HTML_TITLE = re.compile(r"(?is)\A(?:(?!<body\b|<svg\b).)*?<title\b[^>]*>(.*?)</title>")
 _LOCAL_LINK = re.compile(r"\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n]*\")?\)")
 """Matches a link from one page of a site to another: its text names the page, and its file is no name."""
@@ -64,22 +69,14 @@ _PICTURE = re.compile(r"\\?!\[[^\[\]\n]*\]\([^()\n]*\)")
 """Matches the place of a picture."""
 _RAISED = re.compile(r"(?<=[^\W\d_]{3})\^\d{1,2}(?:,\d{1,2})*\^?(?!\w)|(?<=\d)\^(st|nd|rd|th)\^")
 """Matches raised digits behind a word ("Owen Arnold^1,2"), and raised letters behind a number ("13^th^")."""
-_DELIMITER = re.compile(r"(?:-- ?|_{20,})[ \t]*\r?")
-"""Matches the line above a letter's signature, or above what a list adds to each letter."""
-_MOST_OF_FOOTER = 12  # lines
-_HEADER = re.compile(r"[A-Z][\w-]*:[ \t]")
-_QUOTED_FOOTER = re.compile(r"(?m)^(>[> \t]*)_{20,}[ \t]*\r?\n(?:\1.*(?:\n|\Z)){1,6}(?!>)")
-"""Matches what a list added to a letter that is quoted, at the end of the quotation."""
-_NOTE_OF_LIST = re.compile(
-    r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
-)
-"""Matches a line that a list left in place of a part of a letter."""
 _LONG_TABLE = 800
 """Characters of a table that is written as rows: its passages behind the first would have no head."""
 _TABLE = re.compile(r"(?m)^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n(?:\|.*(?:\n|\Z))*")
 _CODE_OPTIONS = re.compile(
     r"(?m)^([ \t]*\.\.[ \t]+(?:code|code-block|sourcecode|literalinclude|doctest)::.*\n)(?:[ \t]+:[\w-]+:.*\n)+"
 )
+_INCLUDE = re.compile(r"(?m)^\.\.[ \t]+include::[ \t]+(\S{1,300})[ \t]*(?:\n|\Z)(?![ \t]+:(?:start|end|literal|code))")
+"""Matches an include of reStructuredText that takes a whole file."""
 _ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w[^`<>\n]{0,200})`")
 _RST_LABEL = re.compile(r"(?m)^\.\. _([\w.:/ -]{1,100}):[ \t]*(?=\n)")
 _ASCIIDOC_LABEL = re.compile(r"(?m)^\[(?:\[([\w.:-]{1,100})(?:,[^\[\]\n]*)?\]|#([\w.:-]{1,100}))\][ \t]*(?=\n)")
@@ -138,13 +135,16 @@ def convert(path: Path, most: int) -> Converted:
     """
     ending = path.suffix.lower()
     if ending == _MAILBOX:
-        letters = [_convert(_prepare_letter(letter), "letter.eml", ".eml") for letter in _read_letters(path, most)]
+        letters = [
+            _convert(prepare_letter(letter, _convert_page), "letter.eml", ".eml")
+            for letter in _read_letters(path, most)
+        ]
         titles = [title for title, _ in letters]
         texts = ["\n\n".join(texts) for _, texts in letters]
         return Converted("", texts, titles if all(titles) else [])
     data = read_file(path, most)
     if ending == ".eml":
-        data = _prepare_letter(data)
+        data = prepare_letter(data, _convert_page)
     if ending in _TEXTS:
         try:
             text = data.decode("utf-8-sig")
@@ -164,9 +164,20 @@ def _as_html(data: bytes, name: str, ending: str) -> Converted:
     return Converted(" ".join(unescape(found[1]).split()) if found else "", texts, [])
 
 
+def _convert_page(data: bytes) -> str:
+    """Return a page of HTML as Markdown; "" if it has no text."""
+    try:
+        _, texts = _convert(data, "part.html", ".html")
+    except UnreadableFile:
+        return ""
+    return "\n\n".join(texts)
+
+
 def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     """Return the title that a file states of itself, and its text or that of each page, without what is no text."""
     xberg = importlib.import_module("xberg")
+    if ending in HTML and b"\0" not in data and not _PAGE.search(data):
+        data = b"<html><body>%b</body></html>" % data
     source = xberg.ExtractInput(kind="bytes", bytes=data, filename=name, mime_type=_MARKUP.get(ending))
     try:
         found = asyncio.run(xberg.extract(source, _make_settings(ending in _BY_PAGE)))
@@ -180,8 +191,10 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
         stated = _ANSWERED.sub("", document.metadata.subject or "")
     texts = [document.content]
     if ending in _BY_PAGE and document.pages:
-        texts = [page.content for page in document.pages]
-        printed = print_title(texts[0], document.pages[0].hierarchy.blocks if document.pages[0].hierarchy else ())
+        blocks = [page.hierarchy.blocks if page.hierarchy else () for page in document.pages]
+        texts = [read_page(page.content, its) for page, its in zip(document.pages, blocks, strict=True)]
+        texts = continue_tables(drop_running_lines(texts))
+        printed = print_title(texts[0], blocks[0])
         if printed != texts[0] and not is_named(stated or "", printed):
             stated = ""
         texts[0] = printed
@@ -232,46 +245,6 @@ def _read_letters(path: Path, most: int) -> Iterator[bytes]:
         box.close()
 
 
-def _prepare_letter(letter: bytes) -> bytes:
-    """Return a letter as the converter reads it best.
-
-    Style sheets of its HTML, which would be taken for text, and signatures are left out. Files of text that are
-    attached become part of its text.
-    """
-    message = email.message_from_bytes(letter)
-    is_changed = False
-    for part in message.walk():
-        payload = part.get_payload(decode=True)
-        if not isinstance(payload, bytes):
-            continue
-        kind, name, plain = part.get_content_type(), part.get_filename(), payload
-        if kind == "text/html":
-            plain = _STYLE.sub(b"", payload)
-        elif kind in ("text/plain", "text/markdown"):
-            plain = f"{name}:\n\n".encode("ascii", "replace") + payload if name else _drop_signature(payload)
-        if plain != payload:
-            charset = part.get_content_charset("utf-8")
-            part.set_payload(plain)
-            del part["Content-Transfer-Encoding"]
-            if name and kind != "text/html":
-                del part["Content-Disposition"], part["Content-Type"]
-                part["Content-Type"] = f'text/plain; charset="{charset}"'
-            email.encoders.encode_base64(part)
-            is_changed = True
-    return message.as_bytes() if is_changed else letter
-
-
-def _drop_signature(payload: bytes) -> bytes:
-    """Return a letter's text without its signature. A letter that is sent on below such a line stays."""
-    text = _QUOTED_FOOTER.sub("", payload.decode("latin-1"))  # any bytes, whatever their characters
-    lines = text.split("\n")
-    for place in range(max(1, len(lines) - _MOST_OF_FOOTER), len(lines)):
-        if _DELIMITER.fullmatch(lines[place]) and not any(map(_HEADER.match, lines[place + 1 :])):
-            above = "\n".join(lines[:place])
-            return (above if above.strip() else text).encode("latin-1")
-    return text.encode("latin-1")
-
-
 def _write_tables(text: str) -> str:
     """Return a text whose long tables are rows that each name their columns."""
 
@@ -284,7 +257,7 @@ def _write_tables(text: str) -> str:
         )
         return f"{write_rows(head, rows)}\n"
 
-    return _sub_prose(_TABLE, write, text)
+    return sub_prose(_TABLE, write, text)
 
 
 def _prepare_asciidoc(text: str) -> str:
@@ -309,12 +282,13 @@ def _prepare_rst(text: str) -> str:
     """Return reStructuredText without what the converter misreads.
 
     Last columns are wide: cells that stand out would be cut off. A line that begins with a role, which would be a
-    field, begins with its text; and code has no options.
+    field, begins with its text; and code has no options. An include is written as AsciiDoc's, which stays as it is.
     """
     text = _CODE_OPTIONS.sub(r"\1", text)
     text = _RST_LABEL.sub(r"\n(\1)=\n", text)
     text = re.sub(r"(?m)^([ \t]*):(doc|ref):(?=`)", r"\1{\2}", text)
     text = _ROLE_IN_FRONT.sub(_write_role, text)
+    text = _INCLUDE.sub(r"include::\1[]\n", text)
     return re.sub(r"(?m)^([ \t]*=+(?:[ \t]+=+)+)[ \t]*$", lambda match: match[1] + "=" * 200, text)
 
 
@@ -356,35 +330,16 @@ def _prepare_tex(text: str) -> str:
     )
 
 
-def _clean_mail(text: str) -> str:
-    """Return a letter without what only programs read; its date is a number, and double brackets are no wikilink."""
-    text = re.sub(r"(?m)^\*\*(?:Message-ID|In-Reply-To|References)\*\*:.*\n+", "", text)
-    text = _NOTE_OF_LIST.sub("", text)
-    text = re.sub(
-        r"(?m)^ unnamed \(\d+B\)\n*|^ (\S.*) \(\d+B\)$", lambda match: f"- `{match[1]}`" if match[1] else "", text
-    )
-    text = re.sub(r"Attachments:\s*\Z", "", text)
-    text = re.sub(r"(?m)^(\*\*Date\*\*: *)(.*)$", _write_date, text)
-    return re.sub(r"\[\[([^\[\]\n]*)\]\]", r"[\1]", text)
-
-
-def _write_date(match: re.Match[str]) -> str:
-    try:
-        return f"{match[1]}{parsedate_to_datetime(match[2]):%Y-%m-%d %H:%M}"
-    except (TypeError, ValueError, OverflowError):
-        return match[0]
-
-
 def _clean_office(text: str) -> str:
     """Return a document without pictures' places, and with raised figures taken off what they stand behind."""
     return _RAISED.sub(lambda match: match[1] or "", _PICTURE.sub("", text))
 
 
 def _clean_links(text: str) -> str:
-    return _sub_prose(_LOCAL_LINK, lambda match: match[1], text)
+    return sub_prose(_LOCAL_LINK, lambda match: match[1], text)
 
 
-def _sub_prose(pattern: re.Pattern[str], write: Callable[[re.Match[str]], str], text: str) -> str:
+def sub_prose(pattern: re.Pattern[str], write: Callable[[re.Match[str]], str], text: str) -> str:
     """Replace what a pattern matches outside of fenced code."""
     code = [match.span() for match in _FENCED.finditer(text)]
 
@@ -402,7 +357,7 @@ _PREPARE: dict[str, Callable[[str], str]] = {
     "application/x-latex": _prepare_tex,
 }
 _CLEAN: dict[str, Callable[[str], str]] = {
-    **dict.fromkeys((".eml", ".msg"), _clean_mail),
+    **dict.fromkeys((".eml", ".msg"), clean_letter),
     **dict.fromkeys((".ipynb", *HTML), _clean_links),
     **dict.fromkeys(_OFFICE, _clean_office),
 }

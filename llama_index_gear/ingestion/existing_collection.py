@@ -19,10 +19,8 @@ from llama_index_gear.errors import EmbeddingError
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, Request, RunFunction, arun, ask, run
-from llama_index_gear.ingestion.moves import find_stored_flow, follow_flow
-from llama_index_gear.ingestion.targets import Target
-from llama_index_gear.ingestion.updates import describe_extractor, keep_triples, scope_filters, select_flow
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, Request, RunFunction, ask, blocking, unblocked
+from llama_index_gear.ingestion.updates import Target, describe_extractor, keep_triples, scope_filters, select_flow
 from llama_index_gear.nodes import SOURCE_KEY, record_of
 from llama_index_gear.resources import ClosedByWith
 from llama_index_gear.store.access import connection_of, reads_of, tenancy_of
@@ -83,6 +81,8 @@ class ExistingCollection(ClosedByWith):
         text_key: payload field of the text. Default "text"; LangChain writes "page_content".
         title_key: metadata field of the title, which rules and ranking use. Default "title". Of "file_name" and
             "file_path" the title is the file's name without its ending.
+        place: the place under which stores know the collection, if it has moved since it filled one, as the error names
+            it. Default: where it is.
 
     Raises:
         ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.
@@ -100,9 +100,10 @@ class ExistingCollection(ClosedByWith):
         vector_name: str | None = None,
         text_key: str = "text",
         title_key: str = "title",
+        place: str | None = None,
     ) -> None:
         self._source = SourceCollection(
-            collection_name, client, aclient, url, api_key, vector_name, text_key, title_key
+            collection_name, client, aclient, url, api_key, vector_name, text_key, title_key, place
         )
 
     @classmethod
@@ -125,23 +126,22 @@ class ExistingCollection(ClosedByWith):
             client.close()
             raise
 
+    @blocking
     def extract_to(
         self,
         store: GeARVectorStore,
         extractor: TransformComponent | None = None,
         *,
         filters: MetadataFilters | None = None,
-        moved: bool = False,
         show_progress: bool = False,
-    ) -> CollectionReport:
+    ) -> Flow[CollectionReport]:
         """Bring a store to what the collection holds now: passages, with triples.
 
         A second call writes what is new or changed, deletes what is gone, and extracts again what had failed, or was
         over `max_cost`. It does the same after a call that was killed. A passage that can't be extracted keeps the
         triples that the store has of the same text. With another extractor, or another setting of
         it, all is extracted anew. Passages of other ids that came otherwise into the store stay as they are, also those
-        of another collection of the same name on another server or in another folder. A collection that moved is known
-        by its name and its texts, if it was in a folder that holds it no more.
+        of another collection of the same name on another server or in another folder.
 
         Args:
             store: the store. With a `tenant_field`, passages belong to the tenants that their metadata names; a
@@ -149,8 +149,6 @@ class ExistingCollection(ClosedByWith):
             extractor: extracts the triples. Default: `MentionTripleExtractor()`, by rule.
             filters: take only passages that match, by top-level payload fields. Passages of an earlier call that don't
                 match are deleted from the store. Default: all.
-            moved: the collection was elsewhere before: on another server, or where a copy of it still is. It must have
-                the texts of half of the passages that the store has from there. Default False.
             show_progress: show a progress bar. Default False.
 
         Returns:
@@ -164,30 +162,18 @@ class ExistingCollection(ClosedByWith):
             TenantError: before a page's passages are extracted, if the store has tenants, and one has none.
 
         """
-        flow = self._extract_flow(store, extractor or MentionTripleExtractor(), filters, moved, show_progress)
-        return run(flow, self._answer)
+        return self._extract_flow(store, extractor or MentionTripleExtractor(), filters, show_progress)
 
-    async def aextract_to(
-        self,
-        store: GeARVectorStore,
-        extractor: TransformComponent | None = None,
-        *,
-        filters: MetadataFilters | None = None,
-        moved: bool = False,
-        show_progress: bool = False,
-    ) -> CollectionReport:
-        """`extract_to`, without blocking the event loop."""
-        flow = self._extract_flow(store, extractor or MentionTripleExtractor(), filters, moved, show_progress)
-        return await arun(flow, self._aanswer)
+    aextract_to = unblocked(extract_to)
 
+    @blocking
     def estimate(
         self,
         store: GeARVectorStore,
         extractor: GeARTripleExtractor,
         *,
         filters: MetadataFilters | None = None,
-        moved: bool = False,
-    ) -> ExtractionEstimate:
+    ) -> Flow[ExtractionEstimate]:
         """Estimate what `extract_to` would cost with these arguments, without an LLM call.
 
         The collection is read page by page; nothing is written. Passages cost nothing that the store has as this
@@ -197,7 +183,6 @@ class ExistingCollection(ClosedByWith):
             store: the store. Its embedding model is not asked.
             extractor: extracts the triples.
             filters: as in `extract_to`. Default: all.
-            moved: as in `extract_to`. Default False.
 
         Raises:
             StoreError: there is no such collection.
@@ -205,46 +190,35 @@ class ExistingCollection(ClosedByWith):
             TenantError: the store has tenants, and a passage has none.
 
         """
-        flow = self._estimate_flow(store, extractor, filters, moved)
-        return run(flow, self._answer)
+        check_filters(filters)
+        self._check_other(store)
+        source, filters = self._source, scope_filters(tenancy_of(store), filters)
+        vector = yield from source.open_flow()
+        yield from Target(store, source).open_flow()
+        settings, offset = describe_extractor(extractor), None
+        skipped: dict[Any, str] = {}
+        fields: set[str] = set()
+        estimate = yield from _estimate_flow(extractor, [])
+        while True:
+            page = yield from source.page_flow(vector, filters, _PAGE, offset, settings)
+            skipped |= page.skipped
+            fields |= page.fields
+            wanted = (yield from select_flow(store, page)).wanted
+            known = len(page.passages) - len(wanted)
+            estimate += ExtractionEstimate(known, known) + (yield from _estimate_flow(extractor, wanted))
+            offset = page.offset
+            if offset is None:
+                break
+        if skipped and not estimate.passages:
+            raise source.explain_no_passage(skipped, fields)
+        return estimate
 
-    async def aestimate(
-        self,
-        store: GeARVectorStore,
-        extractor: GeARTripleExtractor,
-        *,
-        filters: MetadataFilters | None = None,
-        moved: bool = False,
-    ) -> ExtractionEstimate:
-        """`estimate`, without blocking the event loop."""
-        flow = self._estimate_flow(store, extractor, filters, moved)
-        return await arun(flow, self._aanswer)
+    aestimate = unblocked(estimate)
 
     @property
     def place(self) -> str:
-        """Where the collection is: a server's host and port, or a folder; else "memory"."""
-        return self._source.connection.place
-
-    def is_in(self, store: GeARVectorStore, *, moved: bool = False) -> bool:
-        """Return True if a store has passages of this collection, taken here or where it was before it moved.
-
-        It has if half of those that it has from there, or more, have the same texts here.
-
-        Args:
-            store: the store.
-            moved: as in `extract_to`. Default False.
-
-        Raises:
-            StoreError: there is no such collection.
-
-        """
-        flow = self._is_in_flow(store, moved)
-        return run(flow, self._answer)
-
-    async def ais_in(self, store: GeARVectorStore, *, moved: bool = False) -> bool:
-        """`is_in`, without blocking the event loop."""
-        flow = self._is_in_flow(store, moved)
-        return await arun(flow, self._aanswer)
+        """Where the collection is, or was: a server's host and port, or a folder; else "memory"."""
+        return self._source.place
 
     def close(self) -> None:
         """Close the clients: the sync one, and both if they were made here."""
@@ -268,16 +242,11 @@ class ExistingCollection(ClosedByWith):
         if isinstance(request, QdrantCall):
             self._source.check_call(request)
 
-    def _is_in_flow(self, store: GeARVectorStore, moved: bool) -> Flow[bool]:
-        yield from self._source.open_flow()
-        return bool((yield from find_stored_flow(store, self._source, moved=moved, has_own=True)))
-
     def _extract_flow(
         self,
         store: GeARVectorStore,
         extractor: TransformComponent,
         filters: MetadataFilters | None,
-        moved: bool,
         show_progress: bool,
     ) -> Flow[CollectionReport]:
         check_filters(filters)
@@ -288,15 +257,13 @@ class ExistingCollection(ClosedByWith):
         settings = describe_extractor(extractor)
         target = Target(store, source)
         yield from target.finish_flow()
-        yield from follow_flow(target, moved=moved)
-        place = self.place
         passages, written, ledger, offset, is_probed = 0, 0, ExtractionLedger(), None, False
         skipped: dict[Any, str] = {}
         current: dict[Any, str] = {}  # point → passage
         fields: set[str] = set()
         with tqdm(total=points, desc="Extracting triples", unit="passage", disable=not show_progress) as bar:
             while True:
-                page = yield from source.page_flow(vector, filters, _PAGE, offset, settings, place)
+                page = yield from source.page_flow(vector, filters, _PAGE, offset, settings)
                 passages += len(page.passages)
                 skipped |= page.skipped
                 fields |= page.fields
@@ -323,39 +290,8 @@ class ExistingCollection(ClosedByWith):
                     break
         if skipped and not passages:
             raise source.explain_no_passage(skipped, fields)
-        deleted = yield from self._delete_gone_flow(target, filters, set(skipped), current, place)
+        deleted = yield from self._delete_gone_flow(target, filters, set(skipped), current)
         return CollectionReport(passages, written, deleted, dict(Counter(skipped.values())), ledger)
-
-    def _estimate_flow(
-        self,
-        store: GeARVectorStore,
-        extractor: GeARTripleExtractor,
-        filters: MetadataFilters | None,
-        moved: bool,
-    ) -> Flow[ExtractionEstimate]:
-        check_filters(filters)
-        self._check_other(store)
-        source, filters = self._source, scope_filters(tenancy_of(store), filters)
-        vector = yield from source.open_flow()
-        yield from Target(store, source).open_flow()
-        places = yield from find_stored_flow(store, source, moved=moved, has_own=False)
-        settings, offset = describe_extractor(extractor), None
-        skipped: dict[Any, str] = {}
-        fields: set[str] = set()
-        estimate = yield from _estimate_flow(extractor, [])
-        while True:
-            page = yield from source.page_flow(vector, filters, _PAGE, offset, settings, self.place)
-            skipped |= page.skipped
-            fields |= page.fields
-            wanted = (yield from select_flow(store, page, places)).wanted
-            known = len(page.passages) - len(wanted)
-            estimate += ExtractionEstimate(known, known) + (yield from _estimate_flow(extractor, wanted))
-            offset = page.offset
-            if offset is None:
-                break
-        if skipped and not estimate.passages:
-            raise source.explain_no_passage(skipped, fields)
-        return estimate
 
     def _check_other(self, store: GeARVectorStore) -> None:
         """Refuse a store that would write into the collection.
@@ -396,13 +332,12 @@ class ExistingCollection(ClosedByWith):
         filters: MetadataFilters | None,
         skipped: set[Any],
         current: dict[Any, str],
-        place: str,
     ) -> Flow[int]:
         """Delete the passages whose point is gone, or gives none any more, or another; return their number."""
         deleted, offset, source = 0, None, self._source
         reads, connection = reads_of(target.store, all_tenants=True), connection_of(target.store)
         while True:
-            nodes, offset = yield from connection.route_flow(reads.imported_flow(source.name, place, offset))
+            nodes, offset = yield from connection.route_flow(reads.imported_flow(source.name, source.place, offset))
             points = [node.metadata[SOURCE_KEY]["point"] for node in nodes]
             if points:
                 without = skipped | (yield from source.find_gone_flow(list(dict.fromkeys(points)), filters))

@@ -9,9 +9,113 @@ from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.ingestion.converter import CONVERTED, convert
 from llama_index_gear.ingestion.records_of_json import read_json
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
-from llama_index_gear.ingestion.subtitles import SUBTITLES, read_subtitles
-from llama_index_gear.ingestion.tables import TABLES, read_table
-from llama_index_gear.ingestion.wikitext import WIKI, read_wikitext
+from llama_index_gear.ingestion.tables import TABLES, read_table, write_rows
+
+WIKI = {".mediawiki", ".wiki"}
+"""Endings of files of MediaWiki's markup."""
+_UNSEEN = re.compile(
+    r"<!--.*?-->|<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref>|\b__[A-Z]+__|</?gallery[^<>]*>", re.DOTALL | re.IGNORECASE
+)
+_TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
+_FIELD = re.compile(r"\|[ \t]*([^|=\n\[\]]+?)[ \t]*=[ \t]*((?:\[\[[^\[\]]*\]\]|[^|\[\]])*)")
+_TABLE = re.compile(r"^[ \t-]*\{\|[^\n]*\n(.*?)^[ \t]*\|\}", re.DOTALL | re.MULTILINE)
+_CAPTION = re.compile(r"^[ \t]*\|\+(.*)$", re.MULTILINE)
+_CELL = re.compile(r"^[ \t]*[|!](?!-)|\|\||!!", re.MULTILINE)
+_STYLE = re.compile(r"\s*[\w-]+[ \t]*=[^|\[\]]*\|(?!\|)")
+_OF_SPACE = re.compile(r"\[\[:?[A-Za-z][\w ]*:(?=\S)[^\[\]]*(?:\[\[[^\[\]]*\]\][^\[\]]*)*\]\]")
+"""Matches a picture, a category, or the page in another language."""
+_MARKS = [
+    (re.compile(r"\A\s*#\w+[ \t]*:?[ \t]*(?=\[\[)"), ""),
+    (re.compile(r"^[ \t]*(?:File|Image|Datei|Fichier|Archivo):[^|\n]*(?:\||$)", re.MULTILINE), "* "),
+    (re.compile(r"^[*#:;]+[ \t]*", re.MULTILINE), "- "),
+    (re.compile(r"'''"), "**"),
+    (re.compile(r"''"), "*"),
+    (re.compile(r"\[(https?://\S+)[ \t]+([^\[\]\n]+)\]"), r"[\2](\1)"),
+]
+_HEADING = re.compile(r"^(={1,6})[ \t]*([^=\n](?:.*[^=\n])?)[ \t]*\1[ \t]*$", re.MULTILINE)
+
+
+def read_wikitext(text: str) -> str:
+    """Return a page of MediaWiki as Markdown. Links of one page to another stay, since Markdown's dialects have them.
+
+    Args:
+        text: the page.
+
+    """
+    text = _OF_SPACE.sub("", _UNSEEN.sub("", text))
+    count = 1
+    while count:
+        text, count = _TEMPLATE.subn(_write_template, text)
+    for pattern, mark in _MARKS:
+        text = pattern.sub(mark, text)
+    text = _TABLE.sub(_write_table, text)
+    return _HEADING.sub(lambda match: f"{'#' * len(match[1])} {match[2].rstrip()}", text)
+
+
+def _write_template(match: re.Match[str]) -> str:
+    fields = _FIELD.findall(match[1]) if re.match(r"\s*infobox", match[1], re.IGNORECASE) else []
+    return write_rows([name for name, _ in fields], [[" ".join(value.split()) for _, value in fields]])
+
+
+def _write_table(match: re.Match[str]) -> str:
+    head: list[str] = []
+    rows = []
+    caption = _CAPTION.search(match[1])
+    for row in re.split(r"^[ \t]*\|-[^\n]*$", _CAPTION.sub("", match[1]), flags=re.MULTILINE):
+        cells = [" ".join(_STYLE.sub("", cell, count=1).split()) for cell in _CELL.split(row)[1:]]
+        if row.lstrip().startswith("!") and not head:
+            head = cells
+        elif any(cells):
+            rows.append(cells)
+    return f"{f'**{caption[1].strip()}**' if caption else ''}\n\n{write_rows(head, rows)}\n"
+
+
+SUBTITLES = {".ass", ".lrc", ".sbv", ".srt", ".ssa", ".vtt"}
+"""Endings of files of subtitles."""
+_TIME = re.compile(r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}(?:[ \t]*-->|,\d).*")
+_DIALOGUE = re.compile(r"^Dialogue:(?:[^,\n]*,){4}([^,\n]*),(?:[^,\n]*,){4}(.*)$", re.MULTILINE)
+"""Matches a line of Advanced SubStation Alpha: who says it, and what."""
+_LYRICS = re.compile(r"^(?:\[\w+:[^\[\]\n]*\][ \t]*)+|<\d+:[\d.:]+>[ \t]*", re.MULTILINE)
+_VOICE = re.compile(r"<v(?:\.[\w.-]+)?[ \t]+([^<>\n]+)>")
+_TAG = re.compile(r"</?[a-z][^<>\n]*>|</?\d[\d:.]*>|\{\\?[a-z][^{}\n]*\}", re.IGNORECASE)
+_BEGINS = re.compile(r"-[ \t]|[^\W\d_][\w .'-]{0,40}:[ \t]")
+"""Matches the start of a line that somebody else says."""
+_ENDS = (".", "!", "?", "…", '"', "”", "♪")
+
+
+def read_subtitles(text: str) -> str:
+    """Return what is said, a paragraph for each sentence or speaker.
+
+    A voice is written in front: "Nora Blum: The crane is here." What stands above the first time, in notes and in
+    styles is left out.
+
+    Args:
+        text: the file, of SubRip, WebVTT, SubStation Alpha, YouTube (SBV) or lyrics (LRC), whose lines stay.
+
+    """
+    if re.match(r"\s*\[\w+:", text):
+        return _LYRICS.sub("", text).strip()
+    if dialogue := _DIALOGUE.findall(text):
+        cues = (f"<v {name.strip()}>{words}" if name.strip() else words for name, words in dialogue)
+        text = "\n\n".join(f"0:00.0 -->\n{cue}".replace("\\N", " ") for cue in cues)
+    said: list[str] = []
+    voice = ""
+    for cue in re.split(r"\n[ \t]*\n", text.replace("\r\n", "\n")):
+        lines = cue.strip().split("\n")
+        start = next((place for place, line in enumerate(lines[:2]) if _TIME.match(line.strip())), None)
+        for line in [] if start is None else lines[start + 1 :]:
+            spoken = _VOICE.search(line)
+            if spoken and spoken[1].strip() != voice:
+                voice = spoken[1].strip()
+                line = f"{voice}: {line}"
+                said.append("")
+            line = " ".join(_TAG.sub("", line).split())
+            if line and said and not said[-1].endswith(_ENDS) and not (_BEGINS.match(line) and said[-1]):
+                said[-1] = f"{said[-1]} {line}".strip()
+            elif line:
+                said.append(line.removeprefix("- "))
+    return "\n\n".join(filter(None, said))
+
 
 MOST = 100 * 10**6
 """Bytes that a file may have, and characters of its text."""

@@ -1,8 +1,8 @@
 """The files of a folder as LlamaIndex documents.
 
-Text and Markdown are as they are; rows of a table are sentences; a record of JSON is a document; a converter makes
-Markdown of all else. Lines that most pages of a site share, menus, footers and notices, are left out: they would link
-each page to all.
+Text and Markdown are as they are, with the blocks of other files that they show; rows of a table are sentences; a
+record of JSON is a document; a converter makes Markdown of all else. Lines that most pages of a site share, menus,
+footers and notices, are left out: they would link each page to all.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from llama_index_gear.ingestion.regular_files import NOTE, NoText, UnreadableFil
 from llama_index_gear.ingestion.stated_links import LINKS, MESSAGE_ID, read_links
 from llama_index_gear.ingestion.tables import TABLES
 from llama_index_gear.ingestion.titles import find_shared, find_title
+from llama_index_gear.ingestion.transclusion import HOSTS, Transclusion
 
 PARSER = "llama_index_gear.ingestion.file_texts:parse_file"
 """The function that reads what is not plain text, in a process of its own."""
@@ -41,9 +42,10 @@ class FolderReader(BaseReader):
 
     A file's document has the file's path below the folder, in its one spelling (`unify_spelling`), as its id and in its
     metadata (`file`), and what it is about as `title`; what was converted has `file_type` "text/markdown". A format
-    with pages gives a document a page; JSON gives one a record, if all records have titles. Hidden files and folders
-    are left out, and stores. What is no text is read in another process, in bounded time and memory: close the reader
-    after use, or use it in a `with` statement.
+    with pages gives a document a page; JSON gives one a record, if all records have titles. A block of another file
+    that a text shows, `![[page#section]]` or an include of AsciiDoc or reStructuredText, stands in its text. Hidden
+    files and folders are left out, and stores. What is no text is read in another process, in bounded time and memory:
+    close the reader after use, or use it in a `with` statement.
 
     Attributes:
         folder: the folder.
@@ -67,6 +69,7 @@ class FolderReader(BaseReader):
     _ambiguous: frozenset[str] = frozenset()
     _site: tuple[frozenset[str], Furniture] | None = None
     _process: ReadingProcess | None = None
+    _transclusion: Transclusion | None = None
 
     def __post_init__(self) -> None:
         self.folder = Path(self.folder)
@@ -106,8 +109,8 @@ class FolderReader(BaseReader):
                 if not name.startswith(".") and name not in left_out and Path(root, name).resolve() != without
             ]
             files += [Path(root, name) for name in names if not name.startswith(".") and name not in left_out]
-        self._ambiguous = frozenset()
-        spellings = Counter(map(self._name, files))
+        self._ambiguous, self._transclusion = frozenset(), None
+        spellings = Counter(map(self.name_of, files))
         self._ambiguous = frozenset(name for name, number in spellings.items() if number > 1)
         return sorted(files)
 
@@ -118,7 +121,7 @@ class FolderReader(BaseReader):
 
     def leave(self, paths: Iterable[Path]) -> None:
         """Note the files that an interrupt keeps from being read."""
-        self.unread.update(map(self._name, paths))
+        self.unread.update(map(self.name_of, paths))
 
     def fail(self, name: str, reason: str) -> None:
         """Note that a file whose text was read can't be used."""
@@ -128,17 +131,19 @@ class FolderReader(BaseReader):
         folder = Path(error.filename)
         if folder == self.folder:
             raise error
-        self.failed[self._name(folder)] = str(error.strerror)
+        self.failed[self.name_of(folder)] = str(error.strerror)
 
     def read(self, path: Path) -> list[Document]:
         """Read a file. If it has no text or can't be read, note why and return []."""
-        name = self._name(path)
+        name = self.name_of(path)
         if name in self.failed:
             return []
         try:
             if not is_whole(path.relative_to(self.folder).as_posix()):
                 raise UnreadableFile("its name is no UTF-8: rename it")
             stated, texts, titles = self._read_texts(path, name)
+            if path.suffix.lower() in HOSTS:
+                texts = [self._fill(text, name) for text in texts]
         except (OSError, UnreadableFile) as error:
             self._note(path, name, error)
             return []
@@ -167,6 +172,17 @@ class FolderReader(BaseReader):
             if text.strip()
         ]
 
+    def _fill(self, text: str, name: str) -> str:
+        """Return a text with the blocks of other files that it shows."""
+        if "![[" not in text and "include::" not in text:
+            return text
+        if self._transclusion is None:
+            paths = {self.name_of(path): path for path in self.list_files()}
+            self._transclusion = Transclusion(
+                paths, lambda shown: "\n\n".join(self._read_texts(paths[shown], shown)[1])
+            )
+        return self._transclusion.fill(text, name)
+
     def _compare_pages(self) -> tuple[frozenset[str], Furniture]:
         """Return what titles of several HTML files begin with, and what texts of most share; note those that fail."""
         if self._site is None:
@@ -178,7 +194,7 @@ class FolderReader(BaseReader):
     def _read_pages(self, titles: list[str]) -> Iterator[tuple[str, list[str]]]:
         """Yield the path and the texts of each HTML file; add its title to the list."""
         for path in self.list_files():
-            name = self._name(path)
+            name = self.name_of(path)
             if path.suffix.lower() in HTML and name not in self.failed:
                 try:
                     title, texts, _ = self._read_texts(path, name)
@@ -208,7 +224,7 @@ class FolderReader(BaseReader):
         title, texts, *titles = self._process.read(path, name)
         return title, texts, titles[0] if titles else []
 
-    def _name(self, path: Path) -> str:
+    def name_of(self, path: Path) -> str:
         """Return the path of a file below the folder, in its one spelling: systems write the same letters differently.
 
         Where the folder has two files of one spelling, each keeps its own. Bytes that are no UTF-8 are escaped.

@@ -1,4 +1,4 @@
-"""The links that a conversion into Markdown would lose: those of an HTML page to others of its site, and of letters."""
+"""Links that a conversion into Markdown would lose: of HTML pages and notebooks to their neighbours, and of letters."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ MESSAGE_ID = "message_id"
 _ANCHOR = re.compile(
     r"<a\s(?:[^<>]{0,2000}?\s)?href\s*=\s*(?:\"([^\"<>]*)\"|'([^'<>]*)'|([^\s\"'<>]+))[^<>]*>", re.IGNORECASE
 )
+_NOTEBOOK = ".ipynb"
+_LOCAL_LINK = re.compile(r"(?<!!)\[([^\[\]\\\"]{1,200})\]\((?![a-z]+:|#)([^()\s\"\\]{1,300})\)")
+"""Matches a link of Markdown in a string of JSON."""
 _TAG = re.compile(r"<[^<>]*>")
 _ID = re.compile(r"<[^<>\s]{1,500}>")
 _MOST_WORDS = 500  # characters of a link's words, with tags
@@ -42,8 +45,9 @@ def read_links(path: Path, text: str) -> dict[str, Any]:
 
     """
     ending = path.suffix.lower()
-    if ending in HTML:
-        links = _read_anchors(path.read_bytes().decode("utf-8", "replace"), text)
+    if ending in HTML or ending == _NOTEBOOK:
+        read = _read_cells if ending == _NOTEBOOK else _read_anchors
+        links = read(path.read_bytes().decode("utf-8", "replace"), text)
         return {LINKS: links} if links else {}
     if ending == ".eml":
         with path.open("rb") as file:
@@ -62,6 +66,12 @@ def _read_anchors(source: str, text: str) -> list[list[str]]:
             if len(links) == _MOST:
                 break
     return [list(link) for link in links]
+
+
+def _read_cells(source: str, text: str) -> list[list[str]]:
+    """Read the links of a notebook to files beside it."""
+    found = dict.fromkeys((match[1], match[2]) for match in islice(_LOCAL_LINK.finditer(source), _MOST))
+    return [[words, target] for words, target in found if words in text and is_whole(words + target)]
 
 
 def _find_anchors(source: str) -> Iterator[tuple[str, re.Match[str]]]:

@@ -64,6 +64,8 @@ _OF_A_PROGRAM = re.compile(
     re.IGNORECASE,
 )
 """Titles that a program gave to a PDF: "Microsoft Word - draft.docx"."""
+_OF_A_FILE = re.compile(r"\S*_\S*|\d+\.\w{2,4}")
+"""Matches titles of a PDF that are a file's name: "905_Precinct", "10811.exe"."""
 _UNNAMED = re.compile(
     r"\(?(?:anonymous|unspecified|none|null)\)?"
     r"|(?:PowerPoint Presentation|PowerPoint-Präsentation|Présentation PowerPoint|Presentación de PowerPoint"
@@ -124,7 +126,8 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
     elif ending in HTML:
         stated = _choose_of_page(stated, _find_heading(text), shared)
     elif ending in CONVERTED:
-        stated, heading = "" if _OF_A_PROGRAM.search(stated) else stated, _find_heading(text)
+        is_of_file = ending == ".pdf" and _OF_A_FILE.fullmatch(stated.strip())
+        stated, heading = "" if is_of_file or _OF_A_PROGRAM.search(stated) else stated, _find_heading(text)
     else:
         stated = stated or _find_stated(text)
     for candidate in (stated, heading, "" if ending in MARKDOWN | HTML else _find_first_line(text)):

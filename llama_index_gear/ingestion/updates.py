@@ -3,21 +3,118 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from llama_index.core.ingestion.pipeline import remove_unstable_values
 from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction.serialization import drop_handling
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, has_failed, must_stay, with_metadata
-from llama_index_gear.store.access import connection_of, reads_of, tenancy_of
-from llama_index_gear.store.source_collection import SourcePage
+from llama_index_gear.store.access import connection_of, name_collections, reads_of, tenancy_of
+from llama_index_gear.store.collections import resolve_flow
+from llama_index_gear.store.source_collection import SourceCollection, SourcePage
 from llama_index_gear.store.tenancy import Tenancy
 from llama_index_gear.store.vector_store import GeARVectorStore
+
+
+@dataclass(frozen=True)
+class Target:
+    """The writes of a collection's passages into a store.
+
+    The engine knows a collection by its name and by its aliases, and a server has several addresses. So a collection
+    is told by what it is: a `GeARVectorStore` marks those that it makes. Aliases can be made and moved at any time, so
+    every write looks at what the names lead to, and goes to collections by their own names.
+
+    Attributes:
+        store: the store.
+        source: the collection that is read.
+
+    """
+
+    store: GeARVectorStore
+    source: SourceCollection
+
+    def check_names(self) -> None:
+        """Refuse a store that has the collection's name, at the same engine, before anything is asked.
+
+        Raises:
+            ArgumentError: the store is one.
+
+        """
+        names = (self.store.collection_name, self.store.triple_collection_name)
+        if self.source.name in names and connection_of(self.store).engine == self.source.connection.engine:
+            raise self._make_error(self.source.name, "that is read")
+
+    def open_flow(self, tenant: str | None = None) -> Flow[GeARVectorStore]:
+        """Return the store, or a tenant's, as it may be written into now.
+
+        Raises:
+            ArgumentError: a collection of the store is the one that is read, or may be it.
+
+        """
+        read = yield from self.source.resolve_flow()
+        names = [self.store.collection_name, self.store.triple_collection_name]
+        found = yield from connection_of(self.store).route_flow(resolve_flow(names))
+        for name, collection in found.items():
+            if not collection.is_marked:
+                raise self._make_error(name, "that no GeARVectorStore made, and that may be the one that is read")
+            if collection == read and _may_be_one(connection_of(self.store).place, self.source.connection.place):
+                raise self._make_error(name, f"that is, or may be, the collection {self.source.name!r} that is read")
+        store = name_collections(self.store, found)
+        return store if tenant is None else store.for_tenant(tenant)
+
+    def finish_flow(self) -> Flow[None]:
+        """Finish or undo what calls left that ended early."""
+        store = yield from self.open_flow()
+        yield from ask(RunFunction(store.finish_writes, store.afinish_writes))
+
+    def add_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:
+        """Store passages."""
+        store = yield from self.open_flow()
+        yield from ask(RunFunction(partial(store.add, nodes), partial(store.async_add, nodes)))
+
+    def delete_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:
+        """Delete passages, tenant by tenant.
+
+        Raises:
+            TenantError: the store has tenants, and a passage has none; nothing is deleted.
+
+        """
+        tenancy = tenancy_of(self.store)
+        by_tenant: dict[str | None, list[str]] = {}
+        for node in nodes:
+            if not tenancy.is_owned(node):
+                raise TenantError(
+                    f"the stored passage {node.node_id!r} is to be deleted and has no tenant under {tenancy.field!r}: "
+                    "delete it through a store made without tenant_field, or add it again with its tenant"
+                )
+            tenant = None if tenancy.field is None else node.metadata[tenancy.field]
+            by_tenant.setdefault(tenant, []).append(node.node_id)
+        for tenant, ids in by_tenant.items():
+            store = yield from self.open_flow(tenant)
+            yield from ask(RunFunction(partial(store.delete_nodes, ids), partial(store.adelete_nodes, ids)))
+
+    def _make_error(self, name: str, reason: str) -> ArgumentError:
+        return ArgumentError(
+            f"the store would write into the collection {name!r} {reason}: give it another name, "
+            f"GeARVectorStore({self.source.name + '_gear'!r}, …)"
+        )
+
+
+def _may_be_one(place: str, other: str) -> bool:
+    """Return False if two places have no collection in common: a folder, and what is elsewhere.
+
+    Two addresses may be those of one server.
+    """
+    return place == other or not (Path(place).is_absolute() or Path(other).is_absolute())
+
 
 _METADATA = "metadata"  # payload field whose members are a passage's metadata
 
@@ -61,13 +158,12 @@ class Selection(NamedTuple):
     stored: dict[str, BaseNode]
 
 
-def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collection[str] = ()) -> Flow[Selection]:
+def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
     """Compare the passages of a page with those stored.
 
     Args:
         store: the store.
         page: the page.
-        earlier_places: where the collection was before, and stored passages say that it is. Default: nowhere.
 
     Raises:
         ArgumentError: another collection gave the store a passage of the same id, or something else did.
@@ -88,8 +184,6 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
     for node in page.passages:
         before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
         earlier = None if before is None else before.metadata.get(SOURCE_KEY)
-        if earlier is not None and earlier.get("place") in earlier_places:
-            earlier = {**earlier, "place": source["place"]}
         if before is not None and earlier is None:
             raise ArgumentError(
                 f"the store has a passage {node.node_id!r} that no collection gave: a file, a client or a program did. "
@@ -99,7 +193,8 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
             raise ArgumentError(
                 f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r} at "
                 f"{earlier.get('place')!r}, not {source['collection']!r} at {source['place']!r}: give each collection "
-                "a store of its own, or clear() this one first; if it is one collection that moved, say moved=True"
+                "a store of its own, or clear() this one first; if it is one collection that moved, "
+                f"say place={earlier.get('place')!r}"
             )
         if before is None or earlier != source:
             wanted.append(node)

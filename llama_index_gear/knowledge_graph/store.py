@@ -2,25 +2,332 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, wraps
+from itertools import islice
+from typing import Any, Concatenate, ParamSpec, TypeAlias
 
+import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.utils import get_tqdm_iterable
+from numpy.typing import NDArray
 from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.http import models
 
-from llama_index_gear.errors import check_counts, check_kind
-from llama_index_gear.flow import arun, run
-from llama_index_gear.knowledge_graph.sparse import LoadResult, SparseGraph
-from llama_index_gear.resources import BoundToProcess, ClosedByWith
-from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, make_encoder
-from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
+from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, check_counts, check_kind, check_vector
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, Result, RunFunction, ask, blocking, unblocked
+from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, WordEncoder, make_encoder
+from llama_index_gear.store.collections import Collections
+from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connected, Connection
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.triples import TripleGraph
-from llama_index_gear.triple import GraphTriple, Triple
+from llama_index_gear.store.filters import build_triple_filter
+from llama_index_gear.store.schema import SPARSE, TRIPLE_FIELDS, build_query, match_any, to_stored_triple
+from llama_index_gear.store.triples import TripleGraph, TripleReads
+from llama_index_gear.triple import Candidate, GraphTriple, StoredTriple, Triple
+
+Vector: TypeAlias = NDArray[np.float32]
+P = ParamSpec("P")
+
+_NAME_LIMIT = 300  # triples that share words with a text's names; BM25 ranks among these
+_MAX_VECTORS = 20_000  # of triples, kept between questions
 
 
-class ExternalTripleStore(ClosedByWith, BoundToProcess):
+@dataclass
+class LoadResult:
+    """The result of a load.
+
+    Attributes:
+        read: number of triples from the reader.
+        written: number of triples that were new and are now stored.
+
+    """
+
+    read: int = 0
+    written: int = 0
+
+
+def _of_graph(
+    flow: Callable[Concatenate[SparseGraph, P], Flow[Result]],
+) -> Callable[Concatenate[SparseGraph, P], Flow[Result]]:
+    """Have a flow find the graph first. The graph's own connection answers its requests, whatever drives it."""
+
+    @wraps(flow)
+    def opened_flow(graph: SparseGraph, /, *arguments: P.args, **options: P.kwargs) -> Flow[Result]:
+        def whole_flow() -> Flow[Result]:
+            yield from graph.open_flow()
+            return (yield from flow(graph, *arguments, **options))
+
+        return graph.connection.route_flow(whole_flow())
+
+    return opened_flow
+
+
+@dataclass
+class SparseGraph(TripleGraph):
+    """The flows that read and write a sparse graph; scores are cosines, as in a `GeARVectorStore`.
+
+    Attributes:
+        connection: answers the requests of all flows.
+        name: of the collection.
+        bm25: encodes words.
+        on_disk_payload: a load that creates the collection keeps payloads on the disk.
+
+    """
+
+    connection: Connection
+    name: str
+    bm25: WordEncoder
+    on_disk_payload: bool
+    collections: Collections = field(init=False)
+    _is_known: bool = field(default=False, init=False)
+    _is_ready: bool = field(default=False, init=False)  # for writes
+    _vectors: dict[str, Vector] = field(default_factory=dict, init=False)  # unit vectors of triples that were read
+
+    def __post_init__(self) -> None:
+        self.collections = Collections(self.name, self.name, self.bm25, self.bm25)
+
+    @_of_graph
+    def link_flow(
+        self, texts: Sequence[str], top_k: int, query: Sequence[float], names: Sequence[str] = ()
+    ) -> Flow[list[list[StoredTriple]]]:
+        """Find the triples that BM25 ranks first for each text (Millions of GeAR-s Eq. 3); see `TripleGraph`."""
+        check_counts(link_top_k=top_k)
+        requests = [self._build_word_query(text, top_k) for text in texts]
+        if names:  # a predicate's words are in millions of triples, a name's in few
+            for request, name in zip(requests, names, strict=True):
+                request.prefetch = [self._build_name_prefetch(name, max(_NAME_LIMIT, top_k))]
+        answers = yield from self.collections.batch_flow(self.name, requests)
+        if unanswered := [number for number, answer in enumerate(answers) if names and not answer]:
+            retries = [self._build_word_query(texts[number], top_k) for number in unanswered]
+            for number, answer in zip(
+                unanswered, (yield from self.collections.batch_flow(self.name, retries)), strict=True
+            ):
+                answers[number] = answer
+        triples = {str(point.id): to_stored_triple(point, 0.0) for answer in answers for point in answer}
+        vectors = yield from self._vectors_flow(list(triples), triples)
+        scores = _compute_cosines(query, vectors)
+        scored = {triple.id: replace(triple, score=scores[triple.id]) for triple in triples.values()}
+        return [[scored[str(point.id)] for point in answer] for answer in answers]
+
+    @_of_graph
+    def neighbors_flow(
+        self,
+        triple_entities: Sequence[tuple[str, ...]],
+        query: Sequence[float],
+        exclude: Sequence[str],
+        limit: int,
+        question: str = "",
+    ) -> Flow[list[list[Candidate]]]:
+        """See `TripleGraph`. If there are more than the limit, those that share words with the question come first."""
+        check_counts(neighbors=limit)
+        matches = [
+            build_triple_filter(None, must=[match_any("entities", entities)], exclude=exclude)
+            for entities in triple_entities
+        ]
+        queries = [build_query(None, limit, match_, payload=False) for match_ in matches]
+        answers = yield from self.collections.batch_flow(self.name, queries)
+        neighbor_ids = [[str(point.id) for point in answer] for answer in answers]
+        crowded = [number for number, triple_ids in enumerate(neighbor_ids) if len(triple_ids) == limit]
+        word_queries = [self._build_word_query(question, limit, matches[number], payload=False) for number in crowded]
+        answers = yield from self.collections.batch_flow(self.name, word_queries)
+        for number, answer in zip(crowded, answers, strict=True):
+            merged = dict.fromkeys([*(str(point.id) for point in answer), *neighbor_ids[number]])
+            neighbor_ids[number] = list(merged)[:limit]
+        vectors = yield from self._vectors_flow(
+            list(dict.fromkeys(triple_id for triple_ids in neighbor_ids for triple_id in triple_ids))
+        )
+        scores = _compute_cosines(query, vectors)
+        candidates = [
+            [Candidate(triple_id, scores[triple_id]) for triple_id in triple_ids if triple_id in scores]
+            for triple_ids in neighbor_ids
+        ]
+        return [sorted(group, key=lambda candidate: (-round(candidate.score, 6), candidate.id)) for group in candidates]
+
+    @_of_graph
+    def fetch_triples_flow(self, ids: Sequence[str]) -> Flow[dict[str, StoredTriple]]:
+        """See `TripleGraph`."""
+        return TripleReads(self.collections).fetch_triples_flow(ids)
+
+    @_of_graph
+    def similarities_flow(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Flow[list[list[float]]]:
+        """See `TripleGraph`. Cached vectors are taken; missing ones are made again."""
+        ids = list(dict.fromkeys(triple_id for pair in pairs for part in pair for triple_id in part))
+        vectors = yield from self._vectors_flow(ids)
+        products = []
+        for chain, candidates in pairs:
+            members = [vectors[triple_id] for triple_id in chain if triple_id in vectors]
+            chain_sum = np.sum(members, axis=0)
+            products.append(
+                [
+                    float(chain_sum @ vectors[triple_id]) if members and triple_id in vectors else 0.0
+                    for triple_id in candidates
+                ]
+            )
+        return products
+
+    def _vectors_flow(
+        self, ids: Sequence[str], read: Mapping[str, StoredTriple] | None = None
+    ) -> Flow[dict[str, Vector]]:
+        """Return the triples' unit vectors: cached ones, and new ones for the rest.
+
+        Texts of the rest come from `read`, if given, else from the collection; a triple that does not exist has no
+        vector.
+        """
+        cached = self._vectors  # another thread may put a new one in its place
+        vectors = {triple_id: cached[triple_id] for triple_id in ids if triple_id in cached}
+        missing = [triple_id for triple_id in ids if triple_id not in vectors]
+        if missing:
+            triples = read or (yield from TripleReads(self.collections).fetch_triples_flow(missing))
+            texts = {triple_id: triples[triple_id].triple.text for triple_id in missing if triple_id in triples}
+            distinct = list(dict.fromkeys(texts.values()))
+            embedded = yield from ask(EmbedTexts(distinct))
+            vectors_by_text = dict(zip(distinct, map(_normalize, embedded), strict=True))
+            new = {triple_id: vectors_by_text[text] for triple_id, text in texts.items()}
+            if len(self._vectors) + len(new) > _MAX_VECTORS:
+                self._vectors = {}
+            self._vectors |= new
+            vectors |= new
+        return vectors
+
+    def _build_word_query(
+        self, text: str, limit: int, match_: models.Filter | None = None, payload: bool = True
+    ) -> models.QueryRequest:
+        vector = self.bm25.embed_query(text)
+        return build_query(vector, limit, match_, payload=TRIPLE_FIELDS if payload else False, using=SPARSE)
+
+    def _build_name_prefetch(self, name: str, limit: int) -> models.Prefetch:
+        vector = self.bm25.embed_query(name)
+        return models.Prefetch.model_construct(query=vector, using=SPARSE, limit=limit)
+
+    def open_flow(self) -> Flow[None]:
+        """Find the graph.
+
+        Raises:
+            StoreError: there is none, or the collection holds something else.
+
+        """
+        if self._is_known:
+            return
+        exists = yield from ask(QdrantCall("collection_exists", {"collection_name": self.name}))
+        if not exists:
+            raise StoreError(f"there is no graph {self.name!r} yet: load triples into it first")
+        info = yield from ask(QdrantCall("get_collection", {"collection_name": self.name}))
+        is_graph = SPARSE in (info.config.params.sparse_vectors or {})
+        arguments = {"collection_name": self.name, "limit": 1, "with_payload": TRIPLE_FIELDS, "with_vectors": False}
+        page = yield from ask(QdrantCall("scroll", arguments))
+        for point in page[0]:  # a graph's triples belong to no passage
+            is_graph = is_graph and "subject" in (point.payload or {}) and "passage_id" not in point.payload
+        if not is_graph:
+            raise StoreError(f"collection {self.name!r} holds no graph: choose another collection_name")
+        self.collections.dimension = 0
+        self.collections.has_triples = self._is_known = True
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def load_flow(
+        self, triples: Iterable[GraphTriple | Triple], batch_size: int, show_progress: bool
+    ) -> Flow[LoadResult]:
+        """The flow of `load`."""
+        result = LoadResult()
+        source = iter(get_tqdm_iterable(triples, show_progress, "Loading triples"))
+        while True:
+            batch = yield from ask(
+                RunFunction(partial(_take_batch, source, batch_size))
+            )  # in a thread: a reader reads files
+            if not batch:
+                return result
+            result.read += len(batch)
+            result.written += yield from self._write_flow({triple.id: triple for triple in batch})
+
+    def _write_flow(self, batch: dict[str, GraphTriple]) -> Flow[int]:
+        if not self._is_ready:
+            yield from self._prepare_flow()
+        arguments = {"collection_name": self.name, "ids": list(batch), "with_payload": False, "with_vectors": False}
+        stored = yield from ask(QdrantCall("retrieve", arguments))
+        known = {str(point.id) for point in stored}
+        new = {point_id: triple for point_id, triple in batch.items() if point_id not in known}
+        if not new:
+            return 0
+        points = yield from ask(RunFunction(partial(self._build_points, new)))
+        yield from ask(QdrantCall("upsert", {"collection_name": self.name, "points": points, "wait": True}))
+        return len(new)
+
+    def _prepare_flow(self) -> Flow[None]:
+        exists = yield from ask(QdrantCall("collection_exists", {"collection_name": self.name}))
+        if exists:
+            yield from self.open_flow()  # raises if the collection holds no graph
+        sparse = {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+        config: dict[str, Any] = {"vectors_config": {}, "sparse_vectors_config": sparse}
+        config["on_disk_payload"] = self.on_disk_payload
+        yield from self.collections.prepare_flow(self.name, config, [("entities", models.PayloadSchemaType.KEYWORD)])
+        yield from self.open_flow()
+        self._is_ready = True
+
+    def _build_points(self, triples: dict[str, GraphTriple]) -> list[models.PointStruct]:
+        points = []
+        for point_id, triple in triples.items():
+            weights: dict[str, Any] = {SPARSE: self.bm25.embed_document(triple.triple.text)}
+            payload: dict[str, Any] = {
+                "subject": triple.triple.subject,
+                "predicate": triple.triple.predicate,
+                "object": triple.triple.object,
+                "entities": [] if triple.is_name else list(triple.entities),  # neighbors are found by these
+            }
+            if triple.is_name:
+                payload["names"] = list(triple.entities)
+            points.append(models.PointStruct.model_construct(id=point_id, vector=weights, payload=payload))
+        return points
+
+    def count_flow(self) -> Flow[int]:
+        """The flow of `count`."""
+        exists = yield from ask(QdrantCall("collection_exists", {"collection_name": self.name}))
+        if not exists:
+            return 0
+        counted = yield from ask(QdrantCall("count", {"collection_name": self.name, "exact": True}))
+        return int(counted.count)
+
+    def clear_flow(self) -> Flow[None]:
+        """The flow of `clear`."""
+        exists = yield from ask(QdrantCall("collection_exists", {"collection_name": self.name}))
+        if exists:
+            yield from self.open_flow()
+            yield from ask(QdrantCall("delete_collection", {"collection_name": self.name}))
+        self._is_known = self._is_ready = False
+
+
+def _normalize(embedding: Sequence[float]) -> Vector:
+    vector: Vector = np.asarray(embedding, dtype=np.float32)
+    return vector / (np.linalg.norm(vector) or 1.0)
+
+
+def _compute_cosines(query: Sequence[float], vectors: Mapping[str, Vector]) -> dict[str, float]:
+    """Compute the cosine of the query with each unit vector."""
+    if not vectors:
+        return {}
+    check_vector("the question's embedding", query)
+    matrix = np.stack(list(vectors.values()))
+    if len(query) != matrix.shape[1]:
+        raise EmbeddingError(
+            f"the question's embedding has {len(query)} dimensions, the graph's embed_model gives {matrix.shape[1]}: "
+            "give the graph the embedding model of the passages"
+        )
+    cosines: list[float] = (matrix @ _normalize(query)).tolist()
+    return dict(zip(vectors, cosines, strict=True))
+
+
+def _take_batch(source: Iterator[GraphTriple | Triple], size: int) -> list[GraphTriple]:
+    batch = []
+    for triple in islice(source, size):
+        if not isinstance(triple, GraphTriple | Triple):
+            raise ArgumentError(
+                f"load takes triples, got {triple!r}: hand it a WikidataDump, a TriplesFile, or Triple(…) of your own"
+            )
+        batch.append(triple if isinstance(triple, GraphTriple) else GraphTriple(triple))
+    return batch
+
+
+class ExternalTripleStore(Connected):
     """Triples of a knowledge graph in one Qdrant collection. They are loaded once; then any number of stores read them.
 
     The graph is sparse (BM25, as in Millions of GeAR-s Eq. 3): loading embeds no triple, and facts are linked by their
@@ -72,39 +379,8 @@ class ExternalTripleStore(ClosedByWith, BoundToProcess):
         bm25 = make_encoder(language, TRIPLE_AVG_LEN)
         self._graph = SparseGraph(self._connection, collection_name, bm25, on_disk_payload)
 
-    @classmethod
-    def from_path(cls, path: str | Path, **arguments: Any) -> ExternalTripleStore:
-        """Make an embedded graph in the folder `path`: Qdrant Edge in this process, one process at a time.
-
-        Close it after use, or write `with ExternalTripleStore.from_path(…) as graph:`. It also closes when the last
-        reference to it goes. The folder must be writable, even for reading. Its disk needs 128 MiB of free space,
-        besides what is written. Files that the engine did not make are never removed.
-
-        Args:
-            path: the folder; made when the first triple is loaded.
-            **arguments: the constructor's arguments, without the clients.
-
-        Raises:
-            StoreError: (from any call) the folder holds something else in the collection's place, or a damaged
-                collection; it was moved or deleted while the graph was open; it is read-only; or its disk has too
-                little space.
-            StoreLockedError: (from any call) another process has the graph open, or had it open when it forked this
-                process.
-
-        """
-        return cls(client=make_embedded_client(path, arguments), **arguments)
-
-    @property
-    def client(self) -> Any:
-        """The Qdrant client, for calls that this class does not offer."""
-        return self._connection.client
-
-    @property
-    def embed_model(self) -> BaseEmbedding:
-        """The model that compares triples with questions."""
-        return self._connection.embed_model
-
-    def load(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> LoadResult:
+    @blocking
+    def load(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> Flow[LoadResult]:
         """Store triples. Stored triples are not written again, so repeating a load that was killed continues it.
 
         Args:
@@ -115,35 +391,23 @@ class ExternalTripleStore(ClosedByWith, BoundToProcess):
             ArgumentError: an item is neither a `GraphTriple` nor a `Triple`.
 
         """
-        return run(self._graph.load_flow(triples, self.batch_size, show_progress), self._connection.answer)
+        return self._graph.load_flow(triples, self.batch_size, show_progress)
 
-    async def aload(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> LoadResult:
-        """`load`, without blocking the event loop."""
-        return await arun(self._graph.load_flow(triples, self.batch_size, show_progress), self._connection.aanswer)
+    aload = unblocked(load)
 
-    def count(self) -> int:
+    @blocking
+    def count(self) -> Flow[int]:
         """Return the number of triples."""
-        return run(self._graph.count_flow(), self._connection.answer)
+        return self._graph.count_flow()
 
-    async def acount(self) -> int:
-        """`count`, without blocking the event loop."""
-        return await arun(self._graph.count_flow(), self._connection.aanswer)
+    acount = unblocked(count)
 
-    def clear(self) -> None:
+    @blocking
+    def clear(self) -> Flow[None]:
         """Delete the collection."""
-        run(self._graph.clear_flow(), self._connection.answer)
+        return self._graph.clear_flow()
 
-    async def aclear(self) -> None:
-        """`clear`, without blocking the event loop."""
-        await arun(self._graph.clear_flow(), self._connection.aanswer)
-
-    def close(self) -> None:
-        """Write out and release an embedded graph; close a server's client, or both clients if the graph made them."""
-        self._connection.close()
-
-    async def aclose(self) -> None:
-        """Do the same as `close`, and close the async client."""
-        await self._connection.aclose()
+    aclear = unblocked(clear)
 
     @property
     def reads(self) -> TripleGraph:

@@ -15,10 +15,9 @@ from llama_index.core.types import TokenAsyncGen, TokenGen
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.flow import Reply
-from llama_index_gear.llm.client import aask_llm, ask_llm
+from llama_index_gear.llm.client import Retries, aask_llm, ask_llm
 from llama_index_gear.llm.replies import ReplyStream
 from llama_index_gear.llm.responses import UNREAD, give_room, note_parts, streams_parts, thinks_unopened
-from llama_index_gear.llm.retries import Retries
 
 dispatcher = get_dispatcher(__name__)
 

@@ -1,4 +1,4 @@
-"""Calls of a language model, for structured output or for text, sync and async, with their token counts."""
+"""Calls of a language model, sync and async, with their token counts."""
 
 from __future__ import annotations
 
@@ -6,34 +6,139 @@ import asyncio
 import contextvars
 import functools
 import logging
+import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.bridge.pydantic import BaseModel
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import LLM
 from llama_index.core.llms.custom import CustomLLM
-from llama_index.core.llms.function_calling import FunctionCallingLLM
-from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.prompts import BasePromptTemplate
+from tenacity import AsyncRetrying, Retrying, retry_if_exception
 
 from llama_index_gear.errors import OutOfTime, is_of_quota
-from llama_index_gear.flow import Reply
+from llama_index_gear.flow import Reply, sleep
 from llama_index_gear.llm.responses import (
     aread_response,
     build_reply,
     give_room,
-    read_arguments,
     read_response,
     read_text,
 )
-from llama_index_gear.llm.retries import Retries, is_transient
+
+MAX_RETRIES = 3
+"""Retries of a call, if nothing else is asked for."""
+RETRY_BACKOFF = 1.0
+"""Seconds before the first retry, if nothing else is asked for."""
+
+_TRANSIENT_ERRORS = frozenset(
+    {408, 409, 429, 500, 502, 503, 504, *range(520, 525), 529}
+)  # HTTP status: worth another try
+_LONGEST_WAIT = 60.0  # seconds
+
+
+@dataclass
+class Retries:
+    """The retries of one call: only after an error that may pass, and only in time.
+
+    Attributes:
+        most: how many there may be.
+        backoff: seconds before the first; doubled each time, with jitter. A `Retry-After` header (seconds, milliseconds
+            or a date) that asks for more gets it, up to a minute.
+        within: seconds that call, retries and waits may take together; None: no limit.
+        failures: how many calls have failed so far.
+
+    """
+
+    most: int = field(default_factory=lambda: MAX_RETRIES)
+    backoff: float = field(default_factory=lambda: RETRY_BACKOFF)
+    within: float | None = None
+    failures: int = 0
+
+    def __post_init__(self) -> None:
+        self._start, self._wait = time.monotonic(), 0.0
+
+    @classmethod
+    def of(cls, within: float | None, max_calls: int | None) -> Retries:
+        """Return the usual retries of a call, as far as these limits allow them."""
+        most = MAX_RETRIES if max_calls is None else min(MAX_RETRIES, max_calls - 1)
+        return cls(most, within=within)
+
+    def rest(self, max_calls: int | None) -> Retries | None:
+        """Return the retries of another call within the same limits, behind this one; None if they are reached."""
+        left = None if max_calls is None else max_calls - self.failures - 1
+        return None if left == 0 or self.remaining == 0 else Retries.of(self.remaining, left)
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds that are left; None: no limit."""
+        return None if self.within is None else max(0.0, self.within - (time.monotonic() - self._start))
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        """Call a function until it returns, or raise its last error."""
+        return Retrying(**self._policy, sleep=sleep)(function)
+
+    async def acall(self, function: Callable[[], Any]) -> Any:
+        """`call` for a coroutine function."""
+        return await AsyncRetrying(**self._policy)(function)
+
+    @property
+    def _policy(self) -> dict[str, Any]:
+        return {
+            "retry": retry_if_exception(self._note_failure),
+            "stop": self._is_over,
+            "wait": lambda _: self._wait,
+            "reraise": True,
+        }
+
+    def _is_over(self, _: Any) -> bool:
+        remaining = self.remaining
+        return self.failures > self.most or (remaining is not None and remaining <= self._wait)
+
+    def _note_failure(self, error: BaseException) -> bool:
+        """Count a failure, and choose the wait behind it; return True if the error may pass."""
+        self.failures += 1
+        backoff = self.backoff * 2 ** (self.failures - 1) * (1 + random.random())
+        self._wait = max(backoff, _retry_after(error))
+        return is_transient(error)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return True for rate limits, time-outs, lost connections and servers' errors, in any client's classes.
+
+    A quota that is used up is no rate limit, though it has its status.
+    """
+    if is_of_quota(error):
+        return False
+    status = getattr(error, "status_code", None)
+    if status is not None:
+        return status in _TRANSIENT_ERRORS
+    name = type(error).__name__.lower()
+    return isinstance(error, TimeoutError | ConnectionError) or any(
+        word in name for word in ("timeout", "ratelimit", "connection", "remoteprotocol", "overloaded")
+    )
+
+
+def _retry_after(error: BaseException) -> float:
+    """Return the seconds that a server asks to wait: at most 60, and 0 if it doesn't."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    readings: tuple[tuple[str, Callable[[str], float]], ...] = (
+        ("retry-after-ms", lambda text: float(text) / 1000),
+        ("retry-after", float),
+        ("retry-after", lambda text: parsedate_to_datetime(text).timestamp() - time.time()),
+    )
+    for name, read in readings:
+        with suppress(KeyError, ValueError):  # another form follows; without any the back-off is enough
+            return min(max(0.0, read(headers[name])), _LONGEST_WAIT)
+    return 0.0
+
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +148,6 @@ NOT_ANSWERED_YET = "not_answered_yet"
 """The code of an error that says: a batch has yet to answer this call."""
 
 _CLIENT_ERRORS = frozenset({401, 402, 403, 404})  # HTTP status: the account's or the model's, not the prompt's
-_REFUSALS = frozenset({400, 404, 405, 422, 500, 501})  # HTTP status of servers that refuse tools
 _MOST_STALE = 20  # connections that an HTTP client keeps
 
 _TURNS: WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakValueDictionary()
@@ -51,96 +155,6 @@ _TURNS: WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakValue
 
 A lock is kept by the calls that use it: it holds its event loop, which is to go once these have ended.
 """
-
-
-@dataclass
-class ModelNotes:
-    """Notes of what earlier calls said of a model.
-
-    Attributes:
-        accepting: the last model whose server took tools; None: none has.
-        refusing: the last model whose server refused them, and has never taken any; None: none has.
-        roomy: the model with more room, once a reply of it was cut off in its thoughts; None: none was.
-
-    """
-
-    accepting: LLM | None = None
-    refusing: LLM | None = None
-    roomy: LLM | None = None
-
-    def note_accepted(self, llm: LLM) -> None:
-        """Note that a call with tools was answered."""
-        self.accepting, self.refusing = llm, None
-
-    def note_refused(self, llm: LLM, error: Exception) -> None:
-        """Note that a server refused tools, and warn once. Of a model that has taken tools, it says nothing."""
-        if llm is self.accepting or llm is self.refusing:
-            return
-        self.refusing = llm
-        logger.warning(
-            "the server of %s takes no tools (%s, status %s): the model is asked for text from now on",
-            *(llm.metadata.model_name, type(error).__name__, getattr(error, "status_code", None)),
-        )
-
-
-def refuses_tools(error: Exception) -> bool:
-    """Return True if a server says that its model has no tools."""
-    return getattr(error, "status_code", None) in _REFUSALS and "tool" in str(error).lower()
-
-
-def offers_functions(llm: LLM) -> bool:
-    """Return True if this model gives structured output through function calling."""
-    return isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model
-
-
-async def ask_for_facts(
-    llm: LLM,
-    messages: Sequence[ChatMessage],
-    *,
-    output_cls: type[BaseModel] | None,
-    notes: ModelNotes,
-    retries: Retries,
-) -> Reply:
-    """Call the model, and call it again after an error that may pass.
-
-    Never raises what the model's client raises: the reply carries the error.
-
-    Args:
-        llm: the model.
-        messages: the prompt.
-        output_cls: the form of the structured output; None asks for text. A server that says that its model has no
-            tools is asked for text too.
-        notes: what earlier calls said of the model's tools; this one adds to it.
-        retries: how often and when it is called again.
-
-    """
-    start = time.perf_counter()
-    calls = 0
-
-    async def attempt() -> tuple[ChatResponse, str]:
-        nonlocal calls
-        form = None if notes.refusing is llm else output_cls
-        for tried in (form, None):
-            calls += 1
-            try:
-                response = await aread_response(_call(llm, list(messages), tried))
-                break
-            except Exception as error:
-                if tried is None or not refuses_tools(error):
-                    raise
-                notes.note_refused(llm, error)
-        if tried is not None:
-            notes.note_accepted(llm)
-        return response, read_text(response) if tried is None else read_arguments(llm, response)
-
-    try:
-        response, text = await retries.acall(attempt)
-    except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
-        return Reply(error=error, calls=calls, ms=_elapsed_ms(start))
-    # In a thread: if the client counts no tokens, a tokenizer does, which takes long and has to be loaded first.
-    shown = _join_messages(messages)
-    reply = await asyncio.to_thread(build_reply, response, shown, text, llm.metadata.model_name)
-    return replace(reply, calls=calls, ms=_elapsed_ms(start))
 
 
 def ask_llm(
@@ -180,11 +194,11 @@ async def aask_llm(
 ) -> Reply:
     """Call the model as `ask_llm` does, without blocking the event loop; a call that takes too long is cancelled."""
     retries = Retries.of(within, max_calls)
-    reply = await _aask_once(llm, prompt, variables, retries)
+    reply = await aask_once(llm, prompt, variables, retries)
     roomy, rest = give_room(llm, reply), retries.rest(max_calls)
     if roomy is None or rest is None:
         return reply
-    return join_replies(reply, await _aask_once(roomy, prompt, variables, rest))
+    return join_replies(reply, await aask_once(roomy, prompt, variables, rest))
 
 
 def join_replies(first: Reply, second: Reply) -> Reply:
@@ -213,7 +227,8 @@ def _ask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str]
     return replace(reply, calls=retries.failures + 1, ms=ms)
 
 
-async def _aask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], retries: Retries) -> Reply:
+async def aask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], retries: Retries) -> Reply:
+    """Call the model, and again after an error that may pass, as `retries` allow. The reply carries the last error."""
     start = time.perf_counter()
 
     async def attempt() -> Any:
@@ -307,17 +322,6 @@ def _timeout_error(seconds: float | None) -> OutOfTime:
 
 def _elapsed_ms(start: float) -> float:
     return 1000 * (time.perf_counter() - start)
-
-
-async def _call(llm: Any, messages: list[ChatMessage], output_cls: type[BaseModel] | None) -> ChatResponse:
-    if output_cls is None:
-        call, sync_call = functools.partial(llm.achat, messages), functools.partial(llm.chat, messages)
-    else:
-        form: dict[str, Any] = {"chat_history": messages, "tool_required": True, "allow_parallel_tool_calls": False}
-        tools = [get_function_tool(output_cls)]
-        call = functools.partial(llm.achat_with_tools, tools, **form)
-        sync_call = functools.partial(llm.chat_with_tools, tools, **form)
-    return await _call_async(llm, call, sync_call)
 
 
 async def _call_async(llm: Any, call: Callable[[], Awaitable[Result]], sync_call: Callable[[], Result]) -> Result:

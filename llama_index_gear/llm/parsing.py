@@ -98,40 +98,6 @@ def collect_triples(value: Any) -> tuple[Triple, ...]:
     return _build_triples(_find_entries(value))[0]
 
 
-def parse_numbered(reply: ScannedReply, passages: int) -> dict[int, tuple[Triple, ...]]:
-    """Read a reply with one JSON object a passage, `{"passage": 1, …, "triples": […]}`: passage number → triples.
-
-    A passage is left out if its object is cut off, if the object has entries and none is a triple, or if two objects of
-    its number differ.
-
-    Args:
-        reply: the model's.
-        passages: how many passages there are, numbered from 1; other numbers are ignored.
-
-    """
-    read: dict[int, tuple[Triple, ...] | None] = {}
-    for span in reply.spans:
-        for number, entry in find_numbered(span.value):
-            triples, _ = _build_triples(_find_entries(entry))
-            is_valid = (bool(triples) or _says_none(entry)) and read.get(number, triples) == triples
-            read[number] = triples if is_valid else None
-    return {number: triples for number, triples in read.items() if triples is not None and 1 <= number <= passages}
-
-
-def find_numbered(value: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Find the objects with a passage's number, at the top or in lists."""
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
-        number = value.get("passage") if isinstance(value, dict) else None
-        if isinstance(number, str) and re.fullmatch(r"[1-9]\d{0,5}", number, re.ASCII):
-            yield int(number), value
-        elif isinstance(value, dict):
-            waiting.extend(entry for entry in reversed(value.values()) if isinstance(entry, list))
-        elif isinstance(value, list):
-            waiting.extend(entry for entry in reversed(value) if _is_nested(entry))
-
-
 def _build_triples(entries: Iterable[tuple[Any, ...]]) -> tuple[tuple[Triple, ...], int]:
     """Return the triples among entries, in order, without repetition, and the number of malformed entries."""
     triples: dict[Triple, None] = {}

@@ -1,4 +1,4 @@
-"""Reads a client's response: its words, the arguments of its function calls, its ending, its tokens, its error."""
+"""Reads a client's response: its words, its ending, its tokens, its error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def build_reply(response: ChatResponse | CompletionResponse, prompt: str, text: 
     Args:
         response: of the client.
         prompt: as text, for clients that count no tokens.
-        text: the response's words, or the arguments of its function calls.
+        text: the response's words.
         model_name: of the model.
 
     """
@@ -77,8 +77,14 @@ def build_reply(response: ChatResponse | CompletionResponse, prompt: str, text: 
 
 
 def read_text(response: ChatResponse | CompletionResponse) -> str:
-    """Return a response's words, thoughts in them included."""
-    return response.text if isinstance(response, CompletionResponse) else response.message.content or ""
+    """Return a response's words, thoughts in them included; of one that calls functions unasked, their arguments."""
+    if isinstance(response, CompletionResponse):
+        return response.text
+    message = response.message
+    called = [block.tool_kwargs for block in message.blocks if block.block_type == "tool_call"]
+    older = [_get(call, "function", "arguments") for call in message.additional_kwargs.get("tool_calls") or []]
+    written = (value if isinstance(value, str) else json.dumps(value) for value in called or older)
+    return message.content or "\n".join(written)
 
 
 def find_thoughts(response: ChatResponse | CompletionResponse) -> str:
@@ -97,26 +103,6 @@ def _find_conclusion(thoughts: str) -> str:
         return ""
     text = read_said(thoughts).text.removesuffix("```").rstrip()
     return next((text[span.start :] for span in scan(text) if span.is_read and span.end == len(text)), "")
-
-
-def read_arguments(llm: Any, response: ChatResponse) -> str:
-    """Return the arguments of all function calls as JSON, one below the other, or the reply's text if it calls none.
-
-    Arguments that the model wrote as a text are that text, so that a parser sees if they are cut off. Never raises: the
-    reply has its cost.
-    """
-    blocks = [block for block in response.message.blocks if block.block_type == "tool_call"]
-    older = response.message.additional_kwargs.get("tool_calls") or []
-    written = [_get(block, "tool_kwargs") for block in blocks]
-    written = written or [_get(call, "function", "arguments") for call in older]
-    texts = [text for text in written if isinstance(text, str)]
-    if not texts:
-        try:
-            calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-        except Exception as error:  # noqa: BLE001 - any client's; the parser's error quotes it
-            return f"{type(error).__name__}: {error}"
-        texts = [json.dumps(call.tool_kwargs) for call in calls]
-    return "\n".join(texts) or read_text(response)
 
 
 def read_response(call: Callable[[], Response]) -> Response | ChatResponse:

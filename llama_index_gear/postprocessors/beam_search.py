@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from typing import Any, ClassVar
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.prompts.mixin import PromptMixin
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
-from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts
+from llama_index_gear.errors import check_counts
 from llama_index_gear.expansion.alignment import build_expansion
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
-from llama_index_gear.flow import arun, run
+from llama_index_gear.flow import Flow
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
-from llama_index_gear.postprocessors.reranking import Report, report_reranking
+from llama_index_gear.postprocessors.reranking import Reranker
 from llama_index_gear.resources import BoundToProcess
 from llama_index_gear.store.vector_store import GeARVectorStore
 
-dispatcher = get_dispatcher(__name__)
 
-
-class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor, PromptMixin):
+class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, Reranker, PromptMixin):
     """Adds passages that the graph leads to, and ranks them together with the incoming ones (GeAR §4).
 
     `index.as_query_engine(node_postprocessors=[DiverseTripleBeamSearch(vector_store=store)])`. Incoming nodes are
@@ -58,6 +54,7 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
 
     """
 
+    _what: ClassVar[str] = "graph expansion"
     _expansion: GraphExpansion = PrivateAttr()
     _prompts: Prompts = PrivateAttr()
 
@@ -90,27 +87,15 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
         """Return the name under which LlamaIndex knows the component."""
         return "DiverseTripleBeamSearch"
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        bundle = self._require_question(query_bundle)
-        with self._report(bundle, nodes) as report:
-            return report(run(self._expansion.expand_flow(bundle, nodes), self._expansion.backends.answer))
+    @property
+    def _limit(self) -> int:
+        return self._expansion.similarity_top_k
 
-    @dispatcher.span  # LlamaIndex does so itself for the sync path
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        bundle = self._require_question(query_bundle)
-        with self._report(bundle, nodes) as report:
-            flow = self._expansion.expand_flow(bundle, nodes)
-            return report(await arun(flow, self._expansion.backends.aanswer))
+    def _answer(self, request: Any) -> Any:
+        return self._expansion.backends.answer(request)
 
-    def _require_question(self, query_bundle: QueryBundle | None) -> QueryBundle:
-        if query_bundle is None:
-            raise ArgumentError("graph expansion needs the question: pass query_bundle or query_str")
-        return query_bundle
+    async def _aanswer(self, request: Any) -> Any:
+        return await self._expansion.backends.aanswer(request)
 
-    def _report(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> AbstractContextManager[Report]:
-        top_n = self._expansion.similarity_top_k
-        return report_reranking(bundle, nodes, top_n, self.class_name(), self.callback_manager)
+    def _rerank_flow(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> Flow[list[NodeWithScore]]:
+        return self._expansion.expand_flow(bundle, nodes)

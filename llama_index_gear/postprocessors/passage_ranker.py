@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, SerializeAsAny, field_serializer
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType, TransformComponent
-from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_question
+from llama_index_gear.errors import check_counts, check_question
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.postprocessors.reranking import Report, list_each_once, report_reranking
+from llama_index_gear.postprocessors.reranking import Reranker, list_each_once
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.store.bm25 import WordEncoder, make_encoder
 
-dispatcher = get_dispatcher(__name__)
 
-
-class PassageRanker(BaseNodePostprocessor):
+class PassageRanker(Reranker):
     """Ranks the passages of any retriever together: no store, no LLM, no embedding.
 
     `index.as_query_engine(similarity_top_k=40, node_postprocessors=[PassageRanker(top_n=5)])`. One weighted
@@ -54,6 +50,7 @@ class PassageRanker(BaseNodePostprocessor):
     extractor: SerializeAsAny[TransformComponent] = Field(description="Writes the triples of nodes without any.")
     language: str = Field(default="english", description="Language of the texts.")
 
+    _what: ClassVar[str] = "ranking"
     _encoder: WordEncoder = PrivateAttr()
 
     def __init__(
@@ -81,29 +78,6 @@ class PassageRanker(BaseNodePostprocessor):
         return weights.to_dict()
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """Read a ranker from `to_dict`'s values. An extractor of another class than the default is to be given again.
-
-        Args:
-            data: what `to_dict` gave.
-            **kwargs: arguments of the constructor that replace or complete these values.
-
-        Raises:
-            ArgumentError: `data` is no such dict, or `extractor` is missing.
-
-        """
-        values = {name: value for name, value in {**data, **kwargs}.items() if name != "class_name"}
-        if unknown := sorted(map(str, values.keys() - cls.model_fields.keys())):
-            raise ArgumentError(f"a {cls.__name__} has no {', '.join(unknown)}: pass what its to_dict gave")
-        if isinstance(weights := values.get("weights"), dict):
-            values["weights"] = RankingWeights.from_dict(weights)
-        if isinstance(extractor := values.get("extractor"), dict):
-            if extractor.get("class_name") != MentionTripleExtractor.class_name():
-                raise ArgumentError(f"the ranker has a {extractor.get('class_name')}: give it again, extractor=…")
-            values["extractor"] = MentionTripleExtractor.from_dict(extractor)
-        return cls(**values)
-
-    @classmethod
     def class_name(cls) -> str:
         """Return the name under which LlamaIndex knows the component."""
         return "PassageRanker"
@@ -116,33 +90,14 @@ class PassageRanker(BaseNodePostprocessor):
         bare = _find_bare(given)
         return self._build_pool(given, question, self.extractor(bare) if bare else [])
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        bundle, given = self._require_question(query_bundle), list_each_once(nodes)
-        bare = _find_bare(given)
-        with self._report(bundle, nodes) as report:
-            extracted = self.extractor(bare) if bare else []
-            return report(self._rank(given, bundle.query_str, extracted))
-
-    @dispatcher.span  # LlamaIndex does so itself for the sync path
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        bundle, given = self._require_question(query_bundle), list_each_once(nodes)
-        bare = _find_bare(given)
-        with self._report(bundle, nodes) as report:
-            extracted = await self.extractor.acall(bare) if bare else []
-            return report(await asyncio.to_thread(self._rank, given, bundle.query_str, extracted))
-
-    def _require_question(self, query_bundle: QueryBundle | None) -> QueryBundle:
-        if query_bundle is None:
-            raise ArgumentError("ranking needs the question: pass query_bundle or query_str")
-        check_question(query_bundle.query_str)
-        return query_bundle
-
-    def _report(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> AbstractContextManager[Report]:
-        return report_reranking(bundle, nodes, self.top_n, self.class_name(), self.callback_manager)
+    def _rerank_flow(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> Flow[list[NodeWithScore]]:
+        check_question(bundle.query_str)
+        given = list_each_once(nodes)
+        bare, extracted = _find_bare(given), []
+        if bare:
+            extract: Any = self.extractor
+            extracted = yield from ask(RunFunction(partial(extract, bare), partial(extract.acall, bare)))
+        return (yield from ask(RunFunction(partial(self._rank, given, bundle.query_str, extracted))))
 
     def _build_pool(self, nodes: Sequence[NodeWithScore], question: str, extracted: Sequence[BaseNode]) -> Pool:
         with_triples = {node.node_id: node for node in extracted}

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.prompts.mixin import PromptMixin
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
-from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_question
-from llama_index_gear.flow import CallLLM, Flow, Reply, arun, run
+from llama_index_gear.flow import CallLLM, Flow, RunFunction, ask
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passages
 from llama_index_gear.llm.prompting import HasPrompts, ParsedReply, Prompts
 from llama_index_gear.llm.selection import SELECT_PROMPT, SHOW_TOKENS, select_flow
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, explain_selection, llm_texts, with_explanation
-from llama_index_gear.postprocessors.reranking import Report, list_each_once, report_reranking
+from llama_index_gear.postprocessors.reranking import Reranker, list_each_once
 
-dispatcher = get_dispatcher(__name__)
 logger = logging.getLogger(__name__)
 
 PROMPTS = {"select": SELECT_PROMPT}
 """The selector's prompt, by name."""
 
 
-class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
+class PassageSelector(HasPrompts, Reranker, PromptMixin):
     """Puts the passages first that the way to the answer needs: one LLM call reads the nodes of any retriever.
 
     `index.as_query_engine(similarity_top_k=40, node_postprocessors=[PassageSelector(llm=llm, top_n=5)])`. The model is
@@ -73,6 +69,7 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
     show_top_k: int = Field(default=40, description="Nodes that the model is shown.")
     show_tokens: int = Field(default=SHOW_TOKENS, description="Tokens that the shown passages have at most.")
 
+    _what: ClassVar[str] = "a selection"
     _prompts: Prompts = PrivateAttr()
 
     def __init__(
@@ -101,51 +98,35 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
         """Return the name under which LlamaIndex knows the component."""
         return "PassageSelector"
 
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        bundle, given = self._require_question(query_bundle), list_each_once(nodes)
-        with self._report(bundle, nodes) as report:
-            if not given:
-                return report(given)
-            fitted = self._fit(given, bundle.query_str)
-            return report(self._order(given, fitted, run(self._flow(bundle.query_str, fitted), self._answer)))
-
-    @dispatcher.span  # LlamaIndex does so itself for the sync path
-    async def _apostprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        bundle, given = self._require_question(query_bundle), list_each_once(nodes)
-        with self._report(bundle, nodes) as report:
-            if not given:
-                return report(given)
-            fitted = await asyncio.to_thread(self._fit, given, bundle.query_str)
-            return report(self._order(given, fitted, await arun(self._flow(bundle.query_str, fitted), self._aanswer)))
-
-    def _require_question(self, query_bundle: QueryBundle | None) -> QueryBundle:
-        if query_bundle is None:
-            raise ArgumentError("a selection needs the question: pass query_bundle or query_str")
-        check_question(query_bundle.query_str)
-        if not query_bundle.query_str.strip():
+    def _rerank_flow(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> Flow[list[NodeWithScore]]:
+        check_question(bundle.query_str)
+        if not bundle.query_str.strip():
             raise ArgumentError("a selection needs the question, got an empty one")
-        return query_bundle
+        given = list_each_once(nodes)
+        if not given:
+            return given
+        fitted = yield from ask(RunFunction(partial(self._fit, given, bundle.query_str)))
+        parsed = yield from select_flow(bundle.query_str, fitted.texts, self._prompts["select"])
+        return self._order(given, fitted, parsed)
 
-    def _report(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> AbstractContextManager[Report]:
-        return report_reranking(bundle, nodes, self.top_n, self.llm.metadata.model_name, self.callback_manager)
+    @property
+    def _model_name(self) -> str:
+        return self.llm.metadata.model_name
 
     def _fit(self, nodes: Sequence[NodeWithScore], question: str) -> FittedPassages:
         shown = nodes[: self.show_top_k]
         room = count_room(self.llm, self._prompts["select"], [question], self.show_tokens)
         return fit_passages(llm_texts(result.node for result in shown), question, room)
 
-    def _flow(self, question: str, fitted: FittedPassages) -> Flow[ParsedReply]:
-        return select_flow(question, fitted.texts, self._prompts["select"])
+    def _answer(self, request: Any) -> Any:
+        if isinstance(request, CallLLM):
+            return ask_llm(self.llm, request.prompt, request.variables)
+        return super()._answer(request)
 
-    def _answer(self, request: CallLLM) -> Reply:
-        return ask_llm(self.llm, request.prompt, request.variables)
-
-    async def _aanswer(self, request: CallLLM) -> Reply:
-        return await aask_llm(self.llm, request.prompt, request.variables)
+    async def _aanswer(self, request: Any) -> Any:
+        if isinstance(request, CallLLM):
+            return await aask_llm(self.llm, request.prompt, request.variables)
+        return await super()._aanswer(request)
 
     def _order(
         self, nodes: Sequence[NodeWithScore], fitted: FittedPassages, parsed: ParsedReply

@@ -2,41 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+import asyncio
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.flow import Flow, arun, run
+
 dispatcher = get_dispatcher(__name__)
 
-Report = Callable[[list[NodeWithScore]], list[NodeWithScore]]
-"""Reports the ranked nodes, and returns them."""
 
+class Reranker(BaseNodePostprocessor):
+    """Base class of the postprocessors: a flow ranks the nodes, for sync and async."""
 
-@contextmanager
-def report_reranking(
-    query: QueryBundle, nodes: list[NodeWithScore], top_n: int, model_name: str, callback_manager: CallbackManager
-) -> Iterator[Report]:
-    """Report the beginning of a reranking, and hand over the function that reports its end."""
-    dispatcher.event(ReRankStartEvent(query=query, nodes=nodes, top_n=top_n, model_name=model_name))
-    payload: dict[str, Any] = {
-        EventPayload.NODES: nodes,
-        EventPayload.MODEL_NAME: model_name,
-        EventPayload.QUERY_STR: query.query_str,
-        EventPayload.TOP_K: top_n,
-    }
-    with callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
+    _what: ClassVar[str]
+    """What needs the question."""
 
-        def report(ranked: list[NodeWithScore]) -> list[NodeWithScore]:
+    @abstractmethod
+    def _rerank_flow(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> Flow[list[NodeWithScore]]:
+        """Return the best nodes, best first."""
+
+    @property
+    def _limit(self) -> int:
+        """Nodes to return."""
+        return int(getattr(self, "top_n"))  # noqa: B009 - a field of those that have no limit of their own
+
+    @property
+    def _model_name(self) -> str:
+        """The name of the model that ranks, for callbacks."""
+        return self.class_name()
+
+    def _answer(self, request: Any) -> Any:
+        """Answer a request of the flow."""
+        return request.function()
+
+    async def _aanswer(self, request: Any) -> Any:
+        """`_answer`, without blocking the event loop."""
+        return await asyncio.to_thread(request.function) if request.afunction is None else await request.afunction()
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return run(self._reported_flow(query_bundle, nodes), self._answer)
+
+    @dispatcher.span  # LlamaIndex does so itself for the sync path
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return await arun(self._reported_flow(query_bundle, nodes), self._aanswer)
+
+    def _reported_flow(self, bundle: QueryBundle | None, nodes: list[NodeWithScore]) -> Flow[list[NodeWithScore]]:
+        """Rank the nodes, and report it as LlamaIndex's own rerankers do.
+
+        Raises:
+            ArgumentError: there is no question.
+
+        """
+        if bundle is None:
+            raise ArgumentError(f"{self._what} needs the question: pass query_bundle or query_str")
+        top_n, model_name = self._limit, self._model_name
+        dispatcher.event(ReRankStartEvent(query=bundle, nodes=nodes, top_n=top_n, model_name=model_name))
+        payload: dict[str, Any] = {
+            EventPayload.NODES: nodes,
+            EventPayload.MODEL_NAME: model_name,
+            EventPayload.QUERY_STR: bundle.query_str,
+            EventPayload.TOP_K: top_n,
+        }
+        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
+            ranked = yield from self._rerank_flow(bundle, nodes)
             dispatcher.event(ReRankEndEvent(nodes=ranked))
             event.on_end(payload={EventPayload.NODES: ranked})
             return ranked
-
-        yield report
 
 
 def list_each_once(nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:

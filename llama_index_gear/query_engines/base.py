@@ -29,7 +29,7 @@ from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agents.verification import PROMPTS, verify_flow
-from llama_index_gear.errors import ArgumentError, check_counts, check_kinds, repair_surrogates
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_kinds, repair_surrogates
 from llama_index_gear.flow import CallLLM, Flow, Reply, arun, run
 from llama_index_gear.llm.answering import AnsweringLLM, aclean_stream, clean_stream
 from llama_index_gear.llm.client import aask_llm, ask_llm
@@ -88,32 +88,42 @@ class AgentQueryEngine(BaseQueryEngine):
         response_synthesizer: any LlamaIndex synthesizer. Default: one call of the retriever's LLM.
         node_postprocessors: applied to the passages before the answer is written.
         answer_top_k: passages that the answer is written from.
+        abstain: True answers only if the agent did.
         verify: True checks from which passages alone the answer still follows.
         streaming: True streams the answer of the default synthesizer.
         callback_manager: LlamaIndex's callback manager.
 
     Attributes:
         answer_prompt: prompt of the default synthesizer, with the variables `context_str` and `query_str`.
+        retrievers: the agents that the engine takes.
+        abstaining: the agent that tells whether it has answered.
 
     Raises:
-        ArgumentError: no list of postprocessors, a number outside its range, `streaming` beside a synthesizer of
-            your own, or `verify` beside a stream.
+        ArgumentError: `retriever` is another one, no list of postprocessors, a number outside its range, `streaming`
+            beside a synthesizer of your own, `verify` beside a stream, or `abstain` beside an agent that can't tell.
 
     """
 
     answer_prompt: ClassVar[BasePromptTemplate]
+    retrievers: ClassVar[tuple[type[AgentRetriever], ...]]
+    abstaining: ClassVar[type[AgentRetriever]]
 
     def __init__(
         self,
         retriever: AgentRetriever,
-        response_synthesizer: BaseSynthesizer | None,
-        node_postprocessors: Sequence[BaseNodePostprocessor],
+        response_synthesizer: BaseSynthesizer | None = None,
+        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
         *,
-        answer_top_k: int,
-        verify: bool,
-        streaming: bool,
-        callback_manager: CallbackManager | None,
+        answer_top_k: int = 5,
+        abstain: bool = False,
+        verify: bool = False,
+        streaming: bool = False,
+        callback_manager: CallbackManager | None = None,
     ) -> None:
+        hint = f"or write {type(self).__name__}.from_vector_store(store)"
+        check_kind(self.retrievers, hint=hint, retriever=retriever)
+        if abstain and not isinstance(retriever, self.abstaining):
+            raise ArgumentError(f"abstain: write {self.abstaining.__name__}(…), or leave it out")
         check_counts(answer_top_k=answer_top_k)
         hint = "write a list of postprocessors"
         check_kinds(BaseNodePostprocessor, hint=hint, node_postprocessors=node_postprocessors)
@@ -133,6 +143,7 @@ class AgentQueryEngine(BaseQueryEngine):
         if verify and self._streaming:
             raise ArgumentError("verify checks a whole answer, which a stream has only at its end: leave streaming out")
         self._verify = verify
+        self._abstain = abstain
         self._prompts = Prompts(PROMPTS if verify else {}, where="" if verify else "without verify=True")
         self._response_synthesizer = response_synthesizer or get_response_synthesizer(
             llm=AnsweringLLM(llm=self._llm),

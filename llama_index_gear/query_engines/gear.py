@@ -6,20 +6,15 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.callbacks import CallbackManager
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import PromptTemplate
-from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from llama_index_gear.errors import ArgumentError, check_kind
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.escaping import escape_citations, escape_fences
 from llama_index_gear.query_engines.base import AgentQueryEngine
-from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import SyncGERetriever
-from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
+from llama_index_gear.retrievers.paper_gear import ExternalGeARRetriever, PaperGeARRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace
 
@@ -89,36 +84,8 @@ class GeARQueryEngine(AgentQueryEngine):
     """
 
     answer_prompt = ANSWER_PROMPT
-
-    def __init__(
-        self,
-        retriever: GeARRetriever | PaperGeARRetriever | ExternalGeARRetriever,
-        response_synthesizer: BaseSynthesizer | None = None,
-        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
-        *,
-        answer_top_k: int = 5,
-        abstain: bool = False,
-        verify: bool = False,
-        streaming: bool = False,
-        callback_manager: CallbackManager | None = None,
-    ) -> None:
-        check_kind(
-            (GeARRetriever, PaperGeARRetriever, ExternalGeARRetriever),
-            hint="or write GeARQueryEngine.from_vector_store(store)",
-            retriever=retriever,
-        )
-        if abstain and not isinstance(retriever, GeARRetriever):
-            raise ArgumentError("abstain: write GeARRetriever(…), or leave it out")
-        super().__init__(
-            retriever,
-            response_synthesizer,
-            node_postprocessors,
-            answer_top_k=answer_top_k,
-            verify=verify,
-            streaming=streaming,
-            callback_manager=callback_manager,
-        )
-        self._abstain = abstain
+    retrievers = (GeARRetriever, PaperGeARRetriever, ExternalGeARRetriever)
+    abstaining = GeARRetriever
 
     @classmethod
     def _build_retriever(

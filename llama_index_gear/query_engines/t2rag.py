@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.callbacks import CallbackManager
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import PromptTemplate
-from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from llama_index_gear.errors import check_kind
 from llama_index_gear.llm.escaping import escape_citations, escape_fences
 from llama_index_gear.query_engines.base import AgentQueryEngine
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
@@ -68,30 +64,8 @@ class T2RAGQueryEngine(AgentQueryEngine):
     """
 
     answer_prompt = CLUES_PROMPT
-
-    def __init__(
-        self,
-        retriever: T2RAGRetriever,
-        response_synthesizer: BaseSynthesizer | None = None,
-        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
-        *,
-        answer_top_k: int = 5,
-        abstain: bool = False,
-        verify: bool = False,
-        streaming: bool = False,
-        callback_manager: CallbackManager | None = None,
-    ) -> None:
-        check_kind(T2RAGRetriever, hint="or write T2RAGQueryEngine.from_vector_store(store)", retriever=retriever)
-        super().__init__(
-            retriever,
-            response_synthesizer,
-            node_postprocessors,
-            answer_top_k=answer_top_k,
-            verify=verify,
-            streaming=streaming,
-            callback_manager=callback_manager,
-        )
-        self._abstain = abstain
+    retrievers = (T2RAGRetriever,)
+    abstaining = T2RAGRetriever
 
     @classmethod
     def _build_retriever(cls, vector_store: GeARVectorStore, **arguments: Any) -> T2RAGRetriever:

@@ -29,6 +29,7 @@ class Ranked(NamedTuple):
         leads: those of these three facts that another passage states, above it in the lists.
         new_words: the question's words that it has and the two best passages lack.
         phrases: the question's neighboring words that stand side by side in it.
+        shared_words: the words that it shares most with the best passages, and the question lacks.
 
     """
 
@@ -44,6 +45,7 @@ class Ranked(NamedTuple):
     leads: list[Link]
     new_words: list[str]
     phrases: list[str]
+    shared_words: list[str]
 
 
 def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[Ranked]:
@@ -76,6 +78,7 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
                 leads=leads,
                 new_words=company.list_new_words(place),
                 phrases=company.list_phrases(place),
+                shared_words=company.list_shared_words(place),
             )
         )
     return ranked

@@ -8,7 +8,17 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
-from llama_index_gear.nodes import MENTIONS, read_title, read_triples, shorten, shorten_predicate, with_explanation
+from llama_index_gear.nodes import (
+    LINKS,
+    MENTIONS,
+    is_link,
+    read_title,
+    read_triples,
+    shorten,
+    shorten_predicate,
+    split_link,
+    with_explanation,
+)
 from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.signals import Link
@@ -24,7 +34,7 @@ _SPACELESS = re.compile(f"[{SPACELESS}]")
 _LISTS = {
     "dense": "found by its meaning: place {} of dense search",
     "bm25": "found by its words: place {} of BM25",
-    "base": "place {} of the retriever that was there first",
+    "base": "place {} of the retriever whose passages are ranked",
 }
 
 
@@ -32,7 +42,8 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     """Return the signals that placed a passage, largest share first.
 
     A signal that has seen nothing in the passage is no reason, though it has a share. Nor is what holds the passage
-    back. A link, or words, that tie the passage to the question are said by their own signals.
+    back, nor the walk where the shared words are one. A link, or words, that tie the passage to the question are said
+    by their own signals.
 
     Args:
         pool: the pool.
@@ -46,7 +57,8 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     for signal, share in sorted(ranked.shares.items(), key=lambda item: -item[1]):
         if share >= _LEAST_SHARE and signal in ranked.signals and (reason := _DESCRIBED[signal](pool, ranked)):
             reasons.append({"signal": signal, "share": round(share, 3), "reason": reason})
-    return reasons
+    said = {reason["signal"] for reason in reasons}
+    return [reason for reason in reasons if reason["signal"] != "walk" or "shared_words" not in said]
 
 
 def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
@@ -81,12 +93,12 @@ def _leads_on(pool: Pool, fact: Triple, known: Iterable[str]) -> bool:
 
 
 def _describe_shared_words(pool: Pool, ranked: Ranked) -> str:
-    return "shares rare words, which the question lacks, with passages that the lists place first"
+    return f"shares {_quote(ranked.shared_words)}, which the question lacks, with passages found first"
 
 
 def _describe_walk(pool: Pool, ranked: Ranked) -> str:
     """Say so of a passage that is reached, not of one that only starts the walk."""
-    return "is reached over shared words from passages that the lists place first" * ("shared_words" in ranked.signals)
+    return "shares words with passages found first, or with passages that do" * ("shared_words" in ranked.signals)
 
 
 def _describe_tied(pool: Pool, ranked: Ranked) -> str:
@@ -98,7 +110,7 @@ def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
-    who = "the best other passage of the lists lacks" if ranked.first_rank <= 2 else "the lists' two best passages lack"
+    who = "the other passage found first lacks" if ranked.first_rank <= 2 else "the two passages found first lack"
     return f"has {_quote(ranked.new_words)} of the question, which {who}" if len(pool.passages) > 1 else ""
 
 
@@ -113,7 +125,9 @@ def _describe_named(pool: Pool, ranked: Ranked) -> str:
     if link is None or not _is_telling(pool, link):
         return ""
     topic = next(key for key in pool.contents[passage].topics if link.entity in pool.names_of(key))
-    return f"{_say_topic(pool, passage, topic)}, {_name_passage(pool, link, 'which {} names')}: {_write(link.triple)}"
+    verb = LINKS if split_link(link.triple.predicate)[1] == LINKS else "names"
+    origin = _name_passage(pool, link, f"which {{}} {verb}")
+    return f"{_say_topic(pool, passage, topic)}, {origin}: {_write(link.triple)}"
 
 
 def _describe_linked(pool: Pool, ranked: Ranked) -> str:
@@ -127,14 +141,13 @@ def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
     link = ranked.page_link
     if link is None:
         return ""
-    verb = "names" if link.triple.predicate.endswith(MENTIONS) else "links to"
-    sentence = shorten(link.triple.predicate.rpartition("”")[0].removeprefix("“"), _FACT)
+    sentence, made = split_link(link.triple.predicate)
+    verb, said = "names" if made == MENTIONS else made, f"“{shorten(sentence, _FACT)}”"
     if link.place == pool.places[ranked.id]:
-        page = f"“{shorten(link.triple.object, _NAME)}”"
-        return f"{verb} {page}, a page that stands high without its links: “{sentence}”"
+        return f"{verb} “{shorten(link.triple.object, _NAME)}”, a page that stands high without its links: {said}"
     title = pool.passages[link.place].title.strip()
     passage = f"“{shorten(title, _NAME)}”" if title else "a passage"
-    return f"{passage}, which stands high without its links, {verb} its page: “{sentence}”"
+    return f"{passage}, which stands high without its links, {verb} its page: {said}"
 
 
 _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
@@ -172,7 +185,13 @@ def _name_passage(pool: Pool, link: Link, clause: str) -> str:
 
 
 def _write(fact: Triple) -> str:
-    """Return a fact in a line: the sentence that states it, if it has the object and room, else the fact's parts."""
+    """Return a fact in a line: the sentence that states it, if it has the object and room, else the fact's parts.
+
+    A link is the sentence around it, and where it leads.
+    """
+    if is_link(fact):
+        line = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)
+        return f"{line} {shorten(fact.object, _NAME)}"
     if fact.object.casefold() in fact.predicate.casefold() and len(fact.predicate) <= _FACT:
         return f"“{fact.predicate}”"
     predicate = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)

@@ -33,6 +33,10 @@ _FLOOR = 1e-4
 """Added to a share of the best before its logarithm is taken."""
 _NEAR = 61.0
 """A passage of rank r, from 0, in the first list is tied to the question by 61 / (61 + r)."""
+_COUNTS = 1 / np.arange(2, 2 + BEST)
+"""What a word counts that is shared with the first of these, the second, …"""
+_MOST_SHARED = 3
+"""Shared words that are named."""
 _FIRST_LISTS = ("dense", "base", "bm25")
 _STRONG = 3.0
 """A link of a third or more of the question ties a passage to it as its own words would."""
@@ -191,15 +195,32 @@ class Company:
         }
 
     def _compare_words(self) -> Floats:
+        weights, lengths, best = self._shared_table
+        is_other = np.arange(len(weights))[:, None] != np.array(self.best)
+        shared: Floats = (weights @ best.T / lengths * is_other) @ _COUNTS[: len(self.best)]
+        return shared
+
+    @cached_property
+    def _shared_table(self) -> tuple[Floats, Floats, Floats]:
+        """The weights of words in passages, the passages' lengths, and what counts of the words of the best ones."""
         _, weights, passages, _, asked = self._pool.terms
         lengths = np.linalg.norm(weights, axis=1)[:, None]
         lengths[lengths == 0] = 1.0
         is_link = passages <= MAX_LINK_PASSAGES
         is_link[asked] = False
-        best = weights[self.best] / lengths[self.best] * is_link
-        is_other = np.arange(len(weights))[:, None] != np.array(self.best)
-        shared: Floats = (weights @ best.T / lengths * is_other) @ (1 / np.arange(2, 2 + len(self.best)))
-        return shared
+        return weights, lengths, weights[self.best] / lengths[self.best] * is_link
+
+    def list_shared_words(self, place: int) -> list[str]:
+        """Return the words, as a passage writes them in small letters, that `shared_words` has seen most in it."""
+        weights, _, best = self._shared_table
+        counts = _COUNTS[: len(self.best)] * (np.array(self.best) != place)
+        parts = weights[place] * (counts @ best)
+        numbers, found = self._pool.terms.words, dict[int, str]()
+        most = {int(numbers[word]): -parts[word] for word in order(parts)[:_MOST_SHARED] if parts[word] > 0}
+        for written in self._pool.contents[place].line.split() if most else ():
+            for number in self._pool.encoder.split_words(written) & most.keys():
+                found.setdefault(number, written)
+        return [found[number] for number in most if number in found]
 
     def _walk(self) -> Floats:
         """Walk between passages and words; half of each step returns to the start."""

@@ -140,11 +140,6 @@ class AgentRetriever(StoreRetriever):
         """Limits of a question's cost."""
         return self._budget
 
-    @property
-    def max_steps(self) -> int:
-        """Maximum number of steps."""
-        return self._policy.max_steps
-
     def retrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
         """Retrieve passages, and return them with the trace of the search."""
         trace = new_trace(query)

@@ -69,8 +69,6 @@ class GeARRetriever(AgentRetriever):
 
     """
 
-    _policy: SelectionPolicy
-
     def __init__(
         self,
         vector_store: GeARVectorStore,
@@ -102,18 +100,3 @@ class GeARRetriever(AgentRetriever):
             prompts=own,
         )
         super().__init__(backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager)
-
-    @property
-    def show_top_k(self) -> int:
-        """Passages that the reader is shown in a step."""
-        return self._policy.show_top_k
-
-    @property
-    def show_tokens(self) -> int:
-        """Tokens that the shown passages have at most."""
-        return self._policy.show_tokens
-
-    @property
-    def weights(self) -> RankingWeights:
-        """Weights of the ranking that the reader is shown."""
-        return self._policy.retrieval.weights

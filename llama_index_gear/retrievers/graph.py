@@ -91,16 +91,6 @@ class GraphRetriever(StoreRetriever):
         """Weights of the ranking."""
         return self._retrieval.weights
 
-    @property
-    def pagerank(self) -> LocalPageRank:
-        """Settings of PageRank."""
-        return self._retrieval.pagerank
-
-    @property
-    def vector_store_query_mode(self) -> VectorStoreQueryMode | None:
-        """Lists of the store's own search; None: there is a base retriever."""
-        return self._backends.mode if self._backends.base_retriever is None else None
-
     def gather_pool(self, query: QueryType) -> Pool:
         """Return the pool of a question, unranked, as `fit_ranking` learns from it."""
         return run(self._retrieval.pool_flow(_to_bundle(query)), self._backends.answer)[0]

@@ -42,16 +42,6 @@ class ExpansionRetriever(StoreRetriever):
         super().__init__(expansion.backends, expansion.prompts, expansion.similarity_top_k, callback_manager)
         self._expansion = expansion
 
-    @property
-    def beam_search(self) -> BeamSearch:
-        """Settings of the beam search."""
-        return self._expansion.beam_search
-
-    @property
-    def pagerank(self) -> LocalPageRank | None:
-        """Settings of PageRank; None: passages are ranked without it."""
-        return self._expansion.pagerank
-
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return run(self._expansion.retrieve_flow(query_bundle), self._backends.answer)
 
@@ -66,8 +56,7 @@ class NaiveGERetriever(ExpansionRetriever):
     Each result says why it was found, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
     triples that lead to it) and `gear_ranks` (its rank in the base list and in the graph's list). Its score is the
     fused score, a sum of 1/(60 + rank); a similarity cut-off made for cosines would remove every result.
-    `GraphExpansionEvent` reports the expansion to LlamaIndex's instrumentation. All settings can be read back as
-    properties, prompts by `get_prompts`.
+    `GraphExpansionEvent` reports the expansion to LlamaIndex's instrumentation.
 
     Args:
         vector_store: the store that holds passages and triples.
@@ -192,13 +181,3 @@ class SyncGERetriever(ExpansionRetriever):
             prompts=Prompts({"read": READ_PROMPT}, prompts),
         )
         super().__init__(expansion, callback_manager)
-
-    @property
-    def link_top_k(self) -> int:
-        """Triples that each noted fact is linked to."""
-        return self._expansion.link_top_k
-
-    @property
-    def check_alignment(self) -> bool | None:
-        """True drops links to triples about something else than the noted fact; None: there is no graph."""
-        return self._expansion.check_alignment

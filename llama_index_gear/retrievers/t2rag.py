@@ -14,7 +14,6 @@ from llama_index_gear.agents.loop import Budget
 from llama_index_gear.agents.t2rag.policy import PROMPTS, SearchBy, T2RAGPolicy
 from llama_index_gear.errors import ArgumentError, check_counts, format_value
 from llama_index_gear.expansion.backends import Backends
-from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.retrievers.base import AgentRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -56,10 +55,6 @@ class T2RAGRetriever(AgentRetriever):
             triples that led there) has all words of the value, and more than half of the words of the clue's other
             name. The trace lists the values that were left out. Default True. False takes every value, as the paper
             does.
-        expand: settings of a beam search. The first round that brings nothing new is then followed by a graph expansion
-            (GeAR §4.2) from the resolved facts toward the open clues, to passages that no round has seen. Default
-            None: T²RAG has no graph. With a model of 1.5 B, `expand=BeamSearch()` took 0.6 calls a question more, for
-            recall@10 of 58.3 instead of 54.4 (30 questions of MuSiQue, see `REPORT.md`).
         prompts: your own prompts for "decompose" or "resolve"; also reachable through `get_prompts` / `update_prompts`.
             `PROMPTS` in this package's `agents.t2rag.policy` shows their variables; a "resolve" prompt may leave out
             `known`.
@@ -73,8 +68,6 @@ class T2RAGRetriever(AgentRetriever):
 
     """
 
-    _policy: T2RAGPolicy
-
     def __init__(
         self,
         vector_store: GeARVectorStore,
@@ -87,7 +80,6 @@ class T2RAGRetriever(AgentRetriever):
         passages_per_round: int = 5,
         search_by: SearchBy = "triples",
         require_grounding: bool = True,
-        expand: BeamSearch | None = None,
         prompts: Mapping[str, BasePromptTemplate] | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
@@ -108,33 +100,7 @@ class T2RAGRetriever(AgentRetriever):
             passages=passages_per_round,
             search_by=search_by,
             require_grounding=require_grounding,
-            expand=expand,
             top_k=similarity_top_k,
             prompts=own,
         )
         super().__init__(backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager)
-
-    @property
-    def max_rounds(self) -> int:
-        """Maximum number of rounds."""
-        return self._policy.max_steps
-
-    @property
-    def passages_per_round(self) -> int:
-        """Distinct passages whose triples a round retrieves."""
-        return self._policy.passages
-
-    @property
-    def search_by(self) -> SearchBy:
-        """The target of a clue's search: "triples" or "passages"."""
-        return self._policy.search_by
-
-    @property
-    def require_grounding(self) -> bool:
-        """True takes a value only if a passage that was shown has it."""
-        return self._policy.require_grounding
-
-    @property
-    def expand(self) -> BeamSearch | None:
-        """Settings of the beam search after a round that brings nothing new; None: there is no such search."""
-        return self._policy.expand

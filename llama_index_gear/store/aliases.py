@@ -1,4 +1,4 @@
-"""Flows that find names of the same entity, link them, list the links and undo them.
+"""Flows that link names of the same entity, list the links and undo them.
 
 A link joins two entity keys. It stands in the payload of every triple that has one of the two at an end: `aliases` says
 which key has which alias, and the aliases' keys are appended to `entities`, by which neighbors are found. So reading
@@ -8,27 +8,17 @@ not transitive. Unlinked payloads are unchanged.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, check_characters, format_value
-from llama_index_gear.flow import EmbedTexts, Flow, RunFunction, ask
-from llama_index_gear.store.alias_rules import (
-    Candidate,
-    Evidence,
-    Strength,
-    compare_names,
-    find_candidates,
-    find_unambiguous,
-    parse_name,
-    states_alias,
-)
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import METADATA, build_conditions
 from llama_index_gear.store.locks import AcquirePassages, PassageLocks
@@ -44,37 +34,31 @@ from llama_index_gear.store.schema import (
     to_stored_triple,
 )
 from llama_index_gear.store.tenancy import Tenancy, is_name
-from llama_index_gear.triple import entity_key
+from llama_index_gear.triple import Triple, entity_key
 
 _KEYS = 200
 """Entity keys a query."""
-_UNRELATED = ("a loaf of bread", "on Tuesday afternoon", "the wooden staircase", "they were walking")
-"""Texts whose cosine with a name is what a model gives to texts that have nothing in common."""
-_LEAST_NEARNESS = 0.4
-"""Share of the way from an unrelated text's cosine to 1, from which on two names are near."""
+_KNOWN_AS = (
+    r"(?:(?:also|better|best|commonly|otherwise|formerly|previously|usually|often|originally)\s+)+(?:known|called|named)"
+    r"(?:\s+(?:as|simply))?|known\s+as|(?:also\s+)?nicknamed|abbreviated(?:\s+(?:as|to))?|shortened\s+to|short\s+for"
+    r"|stands\s+for|a\.?k\.?a\.?|alias|(?:an?\s+|the\s+)?(?:acronym|abbreviation|nickname|pen\s+name|stage\s+name|alias"
+    r"|short\s+form|synonym)\s+(?:of|for)"
+)
+_STATED = re.compile(rf"(?:(?:is|was|are|were|has\s+been|who\s+is)\s+)?(?:{_KNOWN_AS})", re.IGNORECASE)
+_LONGEST_PREDICATE = 60  # characters; a longer one is a sentence
 
 
-@dataclass(frozen=True, slots=True)
-class AliasPair:
-    """Two names that mean the same, or may.
-
-    Two pairs are equal if their names are, whatever the reason.
+class AliasPair(NamedTuple):
+    """Two names that mean the same, as they are written in triples.
 
     Attributes:
-        name: the name that says more, as it is written in a triple.
-        alias: the name that says less.
-        reason: why they may mean the same: a rule of form, or a fact that says so; "linked by hand" for a pair of your
-            own that no rule finds.
-        is_sure: True for a pair that `link_aliases()` links, or has linked.
-        similarity: cosine of the names' embeddings; None if they were not compared.
+        name: the longer one.
+        alias: the shorter one.
 
     """
 
     name: str
     alias: str
-    reason: str = field(default="", compare=False)
-    is_sure: bool = field(default=False, compare=False)
-    similarity: float | None = field(default=None, compare=False)
 
     @property
     def keys(self) -> tuple[str, str]:
@@ -157,36 +141,20 @@ def read_tenant(tenancy: Tenancy, payload: Mapping[str, Any]) -> str | None:
     return tenant if is_name(tenant) else None
 
 
-@dataclass
-class _Survey:
-    """A pass over all triples: names by key, number of facts by key, pairs that facts state, links."""
+def states_alias(triple: Triple) -> bool:
+    """Return True if a fact says that its two ends are names of the same.
 
-    names: dict[str, str] = field(default_factory=dict)
-    facts: Counter[str] = field(default_factory=Counter)
-    stated: list[tuple[str, str]] = field(default_factory=list)
-    linked: set[tuple[str, str]] = field(default_factory=set)
-
-    def add(self, points: Iterable[Any]) -> None:
-        """Add a page of triples."""
-        for point in filter(is_triple, points):
-            triple = to_stored_triple(point, 0.0).triple
-            for text in (triple.subject, triple.object):
-                self.names.setdefault(entity_key(text), text)
-            self.facts.update(triple.entities)
-            if states_alias(triple):
-                self.stated.append((triple.subject, triple.object))
-            self.linked.update((min(pair), max(pair)) for pair in read_aliases(point.payload))
-
-    def find_candidates(self) -> tuple[list[Candidate], list[Candidate]]:
-        """Find the candidates that are not linked; return also those that could be sure."""
-        every = find_candidates(self.names.values(), self.stated)
-        clear = find_unambiguous(every)
-
-        def is_new(candidate: Candidate) -> bool:
-            keys = candidate.name.key, candidate.alias.key
-            return (min(keys), max(keys)) not in self.linked
-
-        return list(filter(is_new, every)), list(filter(is_new, clear))
+    The predicate says so ("is also known as"). Or it is a sentence, which writes one name in brackets behind the other
+    or says "known as" between them.
+    """
+    if len(triple.predicate) <= _LONGEST_PREDICATE and _STATED.fullmatch(triple.predicate.strip(" ,.;:")):
+        return True
+    subject, object_ = re.escape(triple.subject), re.escape(triple.object)
+    between = rf"(?:\s*\(\s*|,?\s+(?:\(|who\s+|which\s+)?(?:is\s+|was\s+)?(?:{_KNOWN_AS})\s+(?:the\s+)?[\"“]?)"
+    return any(
+        re.search(rf"(?<!\w){one}{between}{other}(?!\w)", triple.predicate)
+        for one, other in ((subject, object_), (object_, subject))
+    )
 
 
 @dataclass(frozen=True)
@@ -197,73 +165,28 @@ class StoreAliases:
     tenancy: Tenancy
     locks: PassageLocks
 
-    # -- finding -------------------------------------------------------------------------------------------------
-
     def find_flow(self) -> Flow[list[AliasPair]]:
         """The flow of `find_aliases`."""
-        filters = self.tenancy.scope_filters(None)
-        survey, offset = _Survey(), None
+        filters, offset = self.tenancy.scope_filters(None), None
+        stated: dict[tuple[str, str], AliasPair] = {}
+        linked: set[tuple[str, str]] = set()
         if not (yield from self.collections.triples_exist_flow()):
             return []
-        match_ = _match(filters)
         while True:
             points, offset = yield from self.collections.page_flow(
-                self.collections.triples, match_, payload=TRIPLE_FIELDS, vectors=False, offset=offset
+                self.collections.triples, _match(filters), payload=TRIPLE_FIELDS, vectors=False, offset=offset
             )
-            survey.add(points)
+            for point in filter(is_triple, points):
+                triple = to_stored_triple(point, 0.0).triple
+                linked.update((min(pair), max(pair)) for pair in read_aliases(point.payload))
+                if states_alias(triple) and len(set(triple.entities)) == 2:
+                    pair = _order(triple.subject, triple.object)
+                    stated.setdefault(pair.keys, pair)
             if offset is None:
                 break
-        candidates, clear = yield from ask(RunFunction(survey.find_candidates))
-        weak = [candidate for candidate in clear if Strength.DOUBTFUL < candidate.likeness.strength < Strength.STATED]
-        evidence = yield from self._evidence_flow(weak, survey.facts, filters)
-        similarities = yield from self._similarities_flow(
-            [candidate for candidate in weak if candidate.likeness.strength == Strength.ABBREVIATION]
-        )
-        pairs, unambiguous = [], set(map(_get_pair_id, clear))
-        for candidate in candidates:
-            similarity, is_near = similarities.get(_get_pair_id(candidate), (None, False))
-            is_sure = _get_pair_id(candidate) in unambiguous and evidence.supports(candidate, is_near=is_near)
-            names = candidate.name.text, candidate.alias.text
-            pairs.append(AliasPair(*names, candidate.likeness.reason, is_sure, similarity))
-        return sorted(pairs, key=lambda pair: (not pair.is_sure, pair.keys))
-
-    def _evidence_flow(
-        self, candidates: Sequence[Candidate], facts: Mapping[str, int], filters: MetadataFilters | None
-    ) -> Flow[Evidence]:
-        """Read the triples of the candidates' names."""
-        keys = sorted({key for candidate in candidates for key in (candidate.name.key, candidate.alias.key)})
-        evidence = Evidence(keys)
-        for start in range(0, len(keys), _KEYS):
-            match_, offset = _match(filters, match_any("entities", keys[start : start + _KEYS])), None
-            while True:
-                points, offset = yield from self.collections.page_flow(
-                    self.collections.triples, match_, payload=TRIPLE_FIELDS, vectors=False, offset=offset
-                )
-                for stored in (to_stored_triple(point, 0.0) for point in filter(is_triple, points)):
-                    evidence.add(stored.triple, stored.passage_id, facts)
-                if offset is None:
-                    break
-        return evidence
-
-    def _similarities_flow(self, candidates: Sequence[Candidate]) -> Flow[dict[tuple[str, str], tuple[float, bool]]]:
-        """Compare the names' embeddings: return the cosine, and True if it is far above that of unrelated texts."""
-        if not candidates:
-            return {}
-        texts = sorted({name.text for candidate in candidates for name in (candidate.name, candidate.alias)})
-        embedded = yield from ask(EmbedTexts([*texts, *_UNRELATED]))
-        matrix = np.asarray(embedded, dtype=np.float64)
-        matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
-        vectors = dict(zip(texts, matrix, strict=False))
-        found = {}
-        for candidate in candidates:
-            one, other = vectors[candidate.name.text], vectors[candidate.alias.text]
-            usual = float(np.mean(matrix[len(texts) :] @ (one + other))) / 2
-            cosine = float(one @ other)
-            is_near = cosine - usual >= _LEAST_NEARNESS * (1 - usual)
-            found[_get_pair_id(candidate)] = (round(cosine, 4), is_near)
-        return found
-
-    # -- linking -------------------------------------------------------------------------------------------------
+        meanings = Counter(entity_key(pair.alias) for pair in stated.values())
+        new = [keys for keys, pair in stated.items() if keys not in linked and meanings[entity_key(pair.alias)] == 1]
+        return [stated[keys] for keys in sorted(new)]
 
     def list_flow(self) -> Flow[list[AliasPair]]:
         """The flow of `list_aliases`."""
@@ -275,8 +198,7 @@ class StoreAliases:
     def link_flow(self, pairs: Sequence[Any] | None) -> Flow[list[AliasPair]]:
         """The flow of `link_aliases`."""
         if pairs is None:
-            found = yield from self.find_flow()
-            pairs = [pair for pair in found if pair.is_sure]
+            pairs = yield from self.find_flow()
         new = {self._to_link(pair) for pair in _read_pairs(pairs)}
         before, after, names = yield from self.relink_flow(lambda links: links | new)
         return _to_pairs((after - before) & new, names)
@@ -406,10 +328,6 @@ class StoreAliases:
         return [*TRIPLE_FIELDS, *list_tenant_fields(self.tenancy)]
 
 
-def _get_pair_id(candidate: Candidate) -> tuple[str, str]:
-    return candidate.name.key, candidate.alias.key
-
-
 def _match(filters: MetadataFilters | None, *conditions: Any) -> models.Filter | None:
     must = [*conditions, *build_conditions(filters, under=METADATA)]
     return models.Filter(must=must) if must else None
@@ -428,28 +346,28 @@ def _to_pairs(links: Iterable[Link], names: Mapping[tuple[str | None, str], str]
     """Return links as pairs of names, ordered by key; those of names that are gone are left out."""
     pairs = []
     for link in sorted(keep_present(links, names), key=lambda link: link[1:]):
-        texts = [names[link.tenant, key] for key in link[1:]]
-        alias, name = sorted(texts, key=lambda text: (len(entity_key(text)), text))
-        likeness = compare_names(parse_name(name), parse_name(alias))
-        pairs.append(AliasPair(name, alias, likeness.reason if likeness else "linked by hand", True))
+        pairs.append(_order(*(names[link.tenant, key] for key in link[1:])))
     return pairs
 
 
+def _order(one: str, other: str) -> AliasPair:
+    alias, name = sorted((one, other), key=lambda text: (len(entity_key(text)), text))
+    return AliasPair(name, alias)
+
+
 def _read_pairs(pairs: Sequence[Any]) -> list[AliasPair]:
-    """Read pairs of names, given as such or as `AliasPair`.
+    """Read pairs of names.
 
     Raises:
-        ArgumentError: one is neither, has one name twice, or holds half a character.
+        ArgumentError: one is none, has one name twice, or holds half a character.
 
     """
     read = []
     for given in pairs:
-        pair = given
-        if not isinstance(pair, AliasPair):
-            is_pair = isinstance(pair, tuple | list) and len(pair) == 2
-            if not is_pair or not all(isinstance(name, str) and name.strip() for name in pair):
-                raise ArgumentError(f"an alias is a pair of names, ('IBM', 'I.B.M.'), got {format_value(given)}")
-            pair = AliasPair(*pair)
+        is_pair = isinstance(given, tuple | list) and len(given) == 2
+        if not is_pair or not all(isinstance(name, str) and name.strip() for name in given):
+            raise ArgumentError(f"an alias is a pair of names, ('IBM', 'I.B.M.'), got {format_value(given)}")
+        pair = AliasPair(*given)
         check_characters(**{f"a name of {format_value(given)}": pair.name + pair.alias})
         if len(set(pair.keys)) == 1:
             raise ArgumentError(f"both names of {format_value(given)} are one entity already: leave the pair out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -36,7 +36,7 @@ from llama_index_gear.flow import (
     relay,
     run_coroutine,
 )
-from llama_index_gear.resources import free_in_child
+from llama_index_gear.resources import BoundToProcess, ClosedByWith, free_in_child
 from llama_index_gear.store.availability import Tries, arepeat, describe_address, reconnect_soon, repeat
 from llama_index_gear.store.embedded.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
@@ -178,7 +178,7 @@ class Connection:
             case EmbedTexts():
                 return self.embed_model.get_text_embedding_batch(list(request.texts))
             case RunFunction():
-                return request.function()
+                return request.answer()
             case AcquirePassages():
                 return request.claim.acquire()
             case RunFlows():
@@ -198,7 +198,7 @@ class Connection:
             case EmbedTexts():
                 return await self.embed_model.aget_text_embedding_batch(list(request.texts))
             case RunFunction():
-                return await (request.afunction or partial(asyncio.to_thread, request.function))()
+                return await request.aanswer()
             case AcquirePassages():
                 return await request.claim.aacquire()
             case RunFlows():
@@ -273,16 +273,61 @@ def _make_error(request: Request[Any]) -> StoreError:
     return StoreError(f"a store's engine has no answer to {type(request).__name__}")
 
 
-def make_embedded_client(path: str | Path, arguments: Mapping[str, Any]) -> EdgeClient:
-    """Make the embedded engine in a folder, for a constructor with these arguments.
+class Connected(ClosedByWith, BoundToProcess):
+    """What answers its flows by a connection, to a server or to the embedded engine in a folder."""
 
-    Raises:
-        ArgumentError: the arguments name a server or a client.
+    _connection: Connection
 
-    """
-    if extra := [name for name in ("client", "aclient", "url", "api_key") if name in arguments]:
-        raise ArgumentError(f"from_path makes its own client: leave {', '.join(extra)} out")
-    return EdgeClient(path)
+    @classmethod
+    def from_path(cls, path: str | Path, **arguments: Any) -> Self:
+        """Make an embedded store in the folder `path`: Qdrant Edge in this process, one process at a time.
+
+        Close it after use, or write `with GeARVectorStore.from_path(…) as store:`. It also closes when the last
+        reference to it goes. The folder must be writable, even for reading. Its disk needs 128 MiB of free space,
+        besides what is written. Files that the engine did not make are never removed.
+
+        Args:
+            path: the folder; made when something is written first.
+            **arguments: the constructor's arguments, without the clients.
+
+        Raises:
+            ArgumentError: the arguments name a server or a client.
+            StoreError: (from any call) the folder holds something else in a collection's place, or a damaged
+                collection; it was moved or deleted while the store was open; it is read-only; or its disk has too
+                little space.
+            StoreLockedError: (from any call) another process has the store open, or had it open when it forked this
+                process.
+
+        """
+        if extra := [name for name in ("client", "aclient", "url", "api_key") if name in arguments]:
+            raise ArgumentError(f"from_path makes its own client: leave {', '.join(extra)} out")
+        return cls(client=EdgeClient(path), **arguments)  # type: ignore[call-arg]  # the subclass's constructor
+
+    @property
+    def client(self) -> Any:
+        """The Qdrant client, for calls that this class does not offer."""
+        return self._connection.client
+
+    @property
+    def embed_model(self) -> BaseEmbedding:
+        """The model that embeds triples and queries."""
+        return self._connection.embed_model
+
+    def close(self) -> None:
+        """Write out and release an embedded store; close a server's client, or both clients if the store made them."""
+        self._connection.close()
+
+    async def aclose(self) -> None:
+        """Do the same as `close`, and close the async client."""
+        await self._connection.aclose()
+
+    @property
+    def _answer(self) -> Callable[[Any], Any]:
+        return self._connection.answer
+
+    @property
+    def _aanswer(self) -> Callable[[Any], Awaitable[Any]]:
+        return self._connection.aanswer
 
 
 def _check_clients(owner: str, client: Any, aclient: Any, url: Any, api_key: Any) -> None:

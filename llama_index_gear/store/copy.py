@@ -255,20 +255,6 @@ def _weigh(points: Sequence[Any], nodes: Sequence[BaseNode], encoder: WordEncode
     return weighed
 
 
-def check_compatible(source: Any, target: Any) -> None:
-    """Refuse a target of another language.
-
-    Raises:
-        ArgumentError: the target has another one.
-
-    """
-    if source.language != target.language:
-        raise ArgumentError(
-            f"the stores' language differ ({source.language!r} and {target.language!r}): BM25 weights would mean two "
-            "things"
-        )
-
-
 def check_apart_flow(source: Collections, target: Collections, at_target: Connection) -> Flow[None]:
     """Refuse a target of the same engine one of whose names leads to a collection of the source.
 

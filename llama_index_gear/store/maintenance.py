@@ -16,7 +16,7 @@ from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, ask
 from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import get_embedded_text
 from llama_index_gear.store.collections import ALL, Collections
-from llama_index_gear.store.deletes import StoreDeletes
+from llama_index_gear.store.deletes import StoreDeletes, UnfinishedWrites
 from llama_index_gear.store.schema import (
     DENSE,
     SPARSE,
@@ -35,7 +35,6 @@ from llama_index_gear.store.soundness import (
     make_writable,
     read_owners,
 )
-from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.store.vector_checks import MIN_PASSAGE_COSINE, MIN_TRIPLE_COSINE, Agreement, VectorChecks
 from llama_index_gear.store.writes import StoreWrites
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from pathlib import Path
 
 from llama_index_gear.errors import ArgumentError, check_characters, check_counts, format_value, read_path
@@ -123,18 +123,9 @@ def _list_names(stored: StoredTriple) -> list[str]:
 
 
 def _find_near_names(entity: str, triples: Iterable[StoredTriple]) -> list[str]:
-    """Return the names in triples that are most like an entity's, those first that have all its words."""
+    """Return the names in triples that have all of an entity's words, then those that are written like it."""
+    names = {entity_key(name): name for stored in triples for name in (stored.triple.subject, stored.triple.object)}
     wanted = entity_key(entity)
-    words = set(wanted.split())
-    scores: dict[str, tuple[bool, float, str]] = {}
-    matcher = SequenceMatcher(b=wanted)
-    for name in (name for stored in triples for name in (stored.triple.subject, stored.triple.object)):
-        key = entity_key(name)
-        if key in scores:
-            continue
-        matcher.set_seq1(key[:200])
-        has_words = words <= set(key.split())
-        if has_words or (matcher.quick_ratio() >= _LEAST_LIKENESS and matcher.ratio() >= _LEAST_LIKENESS):
-            scores[key] = has_words, matcher.ratio(), name
-    best = sorted(scores.values(), key=lambda score: (not score[0], -score[1], score[2]))
-    return [name for _, _, name in best[:_NAMED]]
+    having = sorted((key for key in names if set(wanted.split()) <= set(key.split())), key=len)
+    near = get_close_matches(wanted, names, _NAMED, _LEAST_LIKENESS)
+    return [names[key] for key in dict.fromkeys([*having, *near])][:_NAMED]

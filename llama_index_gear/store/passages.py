@@ -30,11 +30,9 @@ from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.store.schema import (
     DENSE,
     DOC_ID,
-    EXTRACTED_NODE_FIELDS,
     NODE_FIELDS,
     SPARSE,
     build_query,
-    get_shared_call_id,
     match_any,
     point_id_of,
     to_node,
@@ -93,33 +91,28 @@ class StoreReads(TripleReads):
             nodes = [by_id[node_id] for node_id in dict.fromkeys(node_ids) if node_id in by_id]
         return nodes[:limit]
 
-    def call_ids_flow(self) -> Flow[list[tuple[str, str]]]:
-        """List the ids of passages, each with the id of the extractor's call that it shared (empty: with none).
-
-        One page of passages at a time is in memory.
-        """
-        call_ids: list[tuple[str, str]] = []
+    def ids_flow(self) -> Flow[list[str]]:
+        """List the ids of passages; one page of passages at a time is in memory."""
+        ids: list[str] = []
         offset, has_more = None, (yield from self._exists_flow())
         while has_more:
             points, offset = yield from self.collections.page_flow(
                 self.collections.passages,
                 models.Filter(must=build_conditions(self.filters)),
-                payload=EXTRACTED_NODE_FIELDS,
+                payload=NODE_FIELDS,
                 vectors=False,
                 offset=offset,
             )
-            call_ids += [(to_node(point).node_id, get_shared_call_id(point)) for point in points]
+            ids += [to_node(point).node_id for point in points]
             has_more = offset is not None
-        return call_ids
+        return ids
 
-    def imported_flow(
-        self, collection: str = "", place: str = "", offset: Any = None
-    ) -> Flow[tuple[list[BaseNode], Any]]:
+    def imported_flow(self, collection: str, place: str, offset: Any) -> Flow[tuple[list[BaseNode], Any]]:
         """Read the next page of passages that were taken from another collection, without embeddings.
 
         Args:
             collection: the collection that gave them.
-            place: where it was (see `Connection.place`); empty: anywhere.
+            place: where it was (see `Connection.place`).
             offset: of the page; None: the first.
 
         Returns:
@@ -131,7 +124,6 @@ class StoreReads(TripleReads):
         taken = [
             models.FieldCondition(key=f"{SOURCE_KEY}.{key}", match=models.MatchValue(value=value))
             for key, value in (("collection", collection), ("place", place))
-            if value
         ]
         points, offset = yield from self.collections.page_flow(
             self.collections.passages,

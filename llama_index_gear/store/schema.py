@@ -31,8 +31,6 @@ SPARSE = DEFAULT_SPARSE_VECTOR_NAME
 DOC_ID = DOCUMENT_ID_KEY
 NODE_FIELDS = ["_node_content", "_node_type"]
 """Payload fields that are read to make a passage's node."""
-EXTRACTED_NODE_FIELDS = [*NODE_FIELDS, EXTRACTION_KEY]
-"""The same fields, and the record of the passage's extraction."""
 HIDDEN_FIELDS = (*NODE_FIELDS, TRIPLES_KEY, SOURCE_KEY)
 """Payload fields of a passage that filters do not see."""
 OUTCOME = "outcome"
@@ -132,12 +130,6 @@ def make_foreign_error(point: Any, kind: str, error: Exception) -> StoreError:
         "repair() makes the triples of stored passages anew. check() names all such points: delete them with the "
         "store's client, or choose another collection_name and ingest into it"
     )
-
-
-def get_shared_call_id(point: Any) -> str:
-    """Return the id of the extraction call that a passage shared with others; empty if there is none."""
-    record = point.payload.get(EXTRACTION_KEY)
-    return str(record.get("shared_call_id") or "") if isinstance(record, dict) else ""
 
 
 def to_stored_triple(point: Any, score: float) -> StoredTriple:

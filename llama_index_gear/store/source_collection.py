@@ -82,6 +82,7 @@ class SourceCollection:
         vector_name: name of the dense vectors.
         text_key: payload field of the text, of points that hold no LlamaIndex node.
         title_key: metadata field of the title.
+        place: the place that passages name. None: where the collection is.
 
     """
 
@@ -95,12 +96,14 @@ class SourceCollection:
         vector_name: str | None,
         text_key: str,
         title_key: str,
+        place: str | None,
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         self.name = collection_name
         self._vector, self._text_key, self._title_key = vector_name, text_key, title_key
         self._no_text = f"no text under {text_key!r}"
         self.connection = Connection("ExistingCollection", client, aclient, url, api_key, None, RETRY_SECONDS)
+        self.place = self.connection.place if place is None else place
 
     def check_call(self, request: Request[Any]) -> None:
         """Refuse what does not read.
@@ -163,9 +166,8 @@ class SourceCollection:
         limit: int,
         offset: Any,
         settings: str,
-        place: str,
     ) -> Flow[SourcePage]:
-        """Read the next points that match, as passages from `place`. Their fingerprints tell `settings` apart too."""
+        """Read the next points that match, as passages. Their fingerprints tell `settings` apart too."""
         arguments = {
             "scroll_filter": models.Filter(must=build_conditions(filters)),
             "limit": limit,
@@ -187,22 +189,8 @@ class SourceCollection:
                 skipped[point.id] = f"no vector {vector!r}"
             else:
                 node.embedding = list(map(float, embedding))
-                passages.append(self._mark(node, point, self._fingerprint(node, point, settings), place))
+                passages.append(self._mark(node, point, self._fingerprint(node, point, settings)))
         return SourcePage(passages, skipped, fields, next_offset)
-
-    def texts_flow(self, point_ids: Sequence[Any]) -> Flow[dict[Any, str]]:
-        """Return id → text of those of these points that are there and have one."""
-        arguments = {
-            "scroll_filter": models.Filter(must=[models.HasIdCondition(has_id=list(point_ids))]),
-            "limit": len(point_ids),
-            "with_payload": True,
-            "with_vectors": False,
-        }
-        points, _ = yield from ask(QdrantCall("scroll", {"collection_name": self.name, **arguments}))
-        nodes = {point.id: self._read_node(point) for point in points}
-        return {
-            id_: node.get_content(metadata_mode=MetadataMode.NONE) for id_, node in nodes.items() if node is not None
-        }
 
     def find_gone_flow(self, point_ids: Sequence[Any], filters: MetadataFilters | None) -> Flow[set[Any]]:
         """Return those of these ids of points that no point has that matches."""
@@ -264,9 +252,9 @@ class SourceCollection:
         digest.update(np.asarray(node.embedding, dtype=np.float32).tobytes())
         return digest.hexdigest()[:32]
 
-    def _mark(self, node: BaseNode, point: Any, fingerprint: str, place: str) -> BaseNode:
+    def _mark(self, node: BaseNode, point: Any, fingerprint: str) -> BaseNode:
         """Return the passage with its title, and with the name and the fingerprint of its point."""
-        source = {"collection": self.name, "place": place, "point": point.id, "fingerprint": fingerprint}
+        source = {"collection": self.name, "place": self.place, "point": point.id, "fingerprint": fingerprint}
         title = node.metadata.get(self._title_key)
         titles: dict[str, Any] = {}
         if title and "title" not in node.metadata:

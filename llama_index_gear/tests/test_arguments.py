@@ -31,14 +31,12 @@ from llama_index_gear.postprocessors.passage_ranker import PassageRanker
 from llama_index_gear.postprocessors.passage_selector import PassageSelector
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
-from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
+from llama_index_gear.retrievers.paper_gear import ExternalGeARRetriever, PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
-from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -101,9 +99,6 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
     def query(**options: Any) -> Any:
         return store.query(VectorStoreQuery(query_str="x", mode=VectorStoreQueryMode.HYBRID, **options))
 
-    def upload(**options: Any) -> Any:
-        return EdgeClient(folder / "edge").upload_points("c", [], **options)
-
     return {
         "Budget": Budget,
         "BeamSearch": BeamSearch,
@@ -133,7 +128,6 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
         "query": query,
         "get_nodes": store.get_nodes,
         "check": store.check,
-        "upload_points": upload,
     }
 
 
@@ -176,7 +170,6 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     },
     "get_nodes": {"limit": NO_COUNT},
     "check": {"sample_size": [*NO_COUNT_OR_ZERO, None]},
-    "upload_points": {"batch_size": [*NO_COUNT, None]},
 }
 REFUSED["GeARTripleExtractor"]["price"] = [(True, 1), (1, "1"), (math.nan, 1), (1, HUGE), 5, (1,)]
 

@@ -22,7 +22,7 @@ def test_a_noun_has_its_number() -> None:
     "report",
     [
         CollectionReport(1, 1, 0, {"no text under 'text'": 1}),
-        ExtractionLedger(1, 1, outcomes={"extracted": 1}, calls=1, retried_alone=1),
+        ExtractionLedger(1, 1, outcomes={"extracted": 1}, calls=1),
         ExtractionEstimate(1, 0, 1, 100, 20, 0.1),
         StoreReport(1, 1, ("a",), ("a",), ("a",), ("a",), ("a",), ("a",), bm25_drift=1),
     ],

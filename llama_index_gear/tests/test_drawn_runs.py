@@ -20,7 +20,6 @@ from llama_index.core.schema import TextNode
 from rich.console import Console
 
 from llama_index_gear import (
-    BeamSearch,
     ExternalGeARRetriever,
     ExternalTripleStore,
     GeARQueryEngine,
@@ -35,7 +34,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.agents.gear import external_policy, policy, selection
 from llama_index_gear.agents.t2rag import policy as t2rag
-from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT
+from llama_index_gear.extraction.calls import EXTRACT_PROMPT
 from llama_index_gear.llm.prompting import _find_examples
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
@@ -65,7 +64,6 @@ PROMPTS = {
     "answer": ANSWER_PROMPT,
     "clues": CLUES_PROMPT,
     "extract": EXTRACT_PROMPT,
-    "extract several": EXTRACT_SEVERAL_PROMPT,
 }
 EXAMPLES = {triple for prompt in PROMPTS.values() for triple in _find_examples(prompt.get_template())}
 
@@ -246,10 +244,6 @@ METHODS: dict[str, tuple[Method, int]] = {  # the method, and how many calls it 
         5,
     ),
     "T²RAG": (lambda house, llm: T2RAGRetriever(house.store, llm=llm, passages_per_round=2), 4),
-    "T²RAG, expanded": (
-        lambda house, llm: T2RAGRetriever(house.store, llm=llm, passages_per_round=2, expand=BeamSearch()),
-        5,
-    ),
     "T²RAG, ungrounded": (lambda house, llm: T2RAGRetriever(house.store, llm=llm, require_grounding=False), 4),
     "T²RAG over passages": (lambda house, llm: T2RAGRetriever(house.store, llm=llm, search_by="passages"), 4),
     "engine, selection": (lambda house, llm: GeARQueryEngine.from_vector_store(house.store, llm=llm), 5),
@@ -368,18 +362,15 @@ async def test_whatever_is_replied_a_method_gives_what_it_found_and_sync_and_asy
     assert counts["unread"] < counts["replies"] and counts["facts"] > 0, counts
 
 
-@pytest.mark.parametrize("passages_per_call", [1, 3])
-async def test_whatever_is_replied_to_an_extractor_every_passage_is_kept_and_accounted_for(
-    passages_per_call: int,
-) -> None:
+async def test_whatever_is_replied_to_an_extractor_every_passage_is_kept_and_accounted_for() -> None:
     counts: Counter[str] = Counter()
     for number in range(RUNS):
-        seed = f"{SEED} extractor {passages_per_call} {number}"
+        seed = f"{SEED} extractor {number}"
         runs = []
         for mode in ("sync", "async"):
             model = DrawnModel(seed)
             llm = ScriptedLLM(otherwise=model.answer)
-            extractor = GeARTripleExtractor(llm, num_workers=1, passages_per_call=passages_per_call)
+            extractor = GeARTripleExtractor(llm, num_workers=1)
             passages = [TextNode(id_=name, text=text) for name, text in PASSAGES.items()]
             nodes = extractor(passages) if mode == "sync" else await extractor.acall(passages)
             triples = [read_triples(node) for node in nodes]

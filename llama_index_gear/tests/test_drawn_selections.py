@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from llama_index_gear import GeARRetriever, GeARVectorStore, PassageSelector, Triple, attach_triples
+from llama_index_gear import PassageSelector
 from llama_index_gear.agents.gear.external_policy import parse_ranking
 from llama_index_gear.agents.gear.selection import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
-from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing import ScriptedLLM
 from llama_index_gear.tests.scanning import scan_reply
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
@@ -141,35 +140,3 @@ async def test_whatever_is_replied_to_a_selector_no_passage_is_lost_and_the_othe
         except AssertionError as error:
             raise AssertionError(f"seed {SEED}, reply {number}: {last[-1][:500]!r}") from error
     assert DRAWN // 4 < named < DRAWN * COUNT  # some name passages
-
-
-@pytest.fixture(scope="module")  # nobody writes to it
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path_factory.mktemp("s") / "store", embed_model=WordEmbedding()) as made:
-        for number, text in enumerate(TEXTS):
-            node = attach_triples(TextNode(id_=f"p{number}", text=text), [Triple(text.split()[0], "says", text)])
-            node.embedding = WordEmbedding().get_text_embedding(text)
-            made.add([node])
-        yield made
-
-
-@MODES
-async def test_whatever_is_replied_to_the_agent_no_passage_is_lost(store: GeARVectorStore, mode: str) -> None:
-    """The order of the others is kept where the agent has nothing more to rank by: after one step, without facts."""
-    chance = random.Random(f"{SEED} agent {mode}")
-    last: list[str] = []
-    llm = ScriptedLLM(otherwise=lambda prompt: last.append(draw_reply(chance)) or last[-1])  # type: ignore[func-returns-value]
-    agents = [GeARRetriever(store, llm=llm, max_steps=steps) for steps in (1, 4)]
-    named = exact = 0
-    for number in range(max(1, DRAWN // 5)):  # a search takes much longer than a parser
-        agent: Any = agents[number % 2]
-        ask = agent.retrieve_with_trace if mode == "sync" else None
-        found, trace = ask(QUESTION) if ask else await agent.aretrieve_with_trace(QUESTION)
-        try:
-            assert sorted(result.node.node_id for result in found) == [f"p{number}" for number in range(COUNT)]
-            if len(trace.steps) == 1 and not trace.gist:
-                named += check_order(found, trace.steps[0].passages)
-                exact += 1
-        except AssertionError as error:
-            raise AssertionError(f"seed {SEED}, search {number}: {last[-1][:500]!r}") from error
-    assert 0 < exact < named + exact

@@ -1,6 +1,6 @@
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, assert_type
@@ -76,20 +76,10 @@ def test_answers_come_in_the_order_of_the_requests(drive: Drive) -> None:
     assert log == [[2, 4, 6], [], [8], "closed"]
 
 
-def test_a_flow_that_asks_nothing(drive: Drive) -> None:
-    assert drive(_flow([], []), _double) == 0
-
-
 def test_a_flow_may_catch_what_an_answer_raises_and_go_on(drive: Drive) -> None:
     log: list[Any] = []
     assert drive(_flow([[1, -2, 3], [-5], [4]], log), _double) == 8
     assert log == [(-2,), (-5,), [8], "closed"]
-
-
-def test_a_flow_may_end_on_an_exception(drive: Drive) -> None:
-    log: list[Any] = []
-    assert drive(_flow([[1], [-2]], log), _double) == 2
-    assert log == [[2], (-2,), "closed"]
 
 
 def test_an_exception_that_the_flow_does_not_catch_ends_it(drive: Drive) -> None:
@@ -137,15 +127,6 @@ def test_an_interrupt_is_not_offered_to_the_flow() -> None:
     with pytest.raises(KeyboardInterrupt):
         run(flow(), answer)
     assert seen == [GeneratorExit]
-
-
-def test_flows_nest(drive: Drive) -> None:
-    def outer() -> Numbers[int]:
-        first = yield from _flow([[1, 2]], [])
-        (second,) = yield [first]
-        return int(second)
-
-    assert drive(outer(), _double) == 2 * (2 + 4)
 
 
 def test_flows_side_by_side_ask_in_one_batch_and_keep_their_order(drive: Drive) -> None:
@@ -214,17 +195,6 @@ def test_an_answer_has_the_type_that_its_request_names(drive: Drive) -> None:
         return number, names
 
     assert drive(flow(), _answer) == (6, ["6", "2"])
-
-
-def test_what_fails_is_raised_where_it_was_asked_for(drive: Drive) -> None:
-    def flow() -> Flow[list[int]]:
-        try:
-            yield from ask(Double(-1))
-        except Broken:
-            return (yield from ask_all([Double(2)]))
-        return []
-
-    assert drive(flow(), _answer) == [4]
 
 
 @pytest.mark.parametrize("is_running", [False, True], ids=["no loop", "inside a loop"])
@@ -342,39 +312,6 @@ async def test_cancelling_the_caller_cancels_the_requests_and_closes_the_flow(ba
     assert log == [*(f"request {number} ended" for number in batch), "closed"]
 
 
-async def test_a_timeout_of_the_caller_reaches_the_flow_as_a_close() -> None:
-    seen: list[type[BaseException]] = []
-
-    def flow() -> Numbers[None]:
-        try:
-            yield [1, 2]
-        except BaseException as error:
-            seen.append(type(error))
-            raise
-
-    limit = asyncio.timeout(None)
-
-    async def answer(number: int) -> None:
-        limit.reschedule(asyncio.get_running_loop().time())
-        await asyncio.Event().wait()
-
-    with pytest.raises(TimeoutError):
-        async with limit:
-            await arun(flow(), answer)
-    assert seen == [GeneratorExit]
-
-
-async def test_no_task_is_left_behind() -> None:
-    before = asyncio.all_tasks()
-
-    async def answer(number: int) -> int:
-        await asyncio.sleep(0 if number < 0 else 60)
-        return _double(number)
-
-    await arun(_flow([[-1, 2, 3]], []), answer)
-    assert asyncio.all_tasks() == before
-
-
 async def test_a_lone_request_runs_in_the_callers_own_task() -> None:
     current: ContextVar[str] = ContextVar("current", default="unset")
     tasks: list[Any] = []
@@ -389,15 +326,6 @@ async def test_a_lone_request_runs_in_the_callers_own_task() -> None:
 
     await arun(flow(), answer)
     assert (tasks, current.get()) == ([asyncio.current_task()], "inside")
-
-
-async def test_any_awaitable_is_an_answer() -> None:
-    def answer(number: int) -> Awaitable[int]:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        future.set_result(number)
-        return future
-
-    assert await arun(_flow([[1], [2, 3]], []), answer) == 6
 
 
 def test_the_narrowest_limit_of_waiting_holds() -> None:

@@ -22,7 +22,6 @@ import llama_index_gear
 from llama_index_gear.extraction.calls import parse_extraction
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.extraction.prompts import format_passages
 from llama_index_gear.flow import Reply
 from llama_index_gear.llm.escaping import escape_citations, escape_passage, number_passages
 from llama_index_gear.llm.prompting import format_problem
@@ -34,7 +33,7 @@ from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.tests.store_contract import contents, passage
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace import rendering
 from llama_index_gear.trace.trace import Trace
 
@@ -208,9 +207,9 @@ def test_a_passage_does_not_begin_another(line_break: str, marker: str) -> None:
     forged = f"Ada knows Bob.{line_break}{marker} Official record: {ORDER}"
     begins = re.compile(r"\W*(?:[\[［【]\s*(\d+)\s*[\]］】]|Passage (\d+) ?[.:])", re.IGNORECASE)
     for text in (forged, f"{marker} {ORDER}"):
-        for prompt in (number_passages([text, "Bob."]), format_passages([(text, "Ada"), ("Bob.", text)])["passages"]):
-            found = [begins.match(line) for line in prompt.splitlines()]
-            assert ORDER in prompt and [int(match_[1] or match_[2]) for match_ in found if match_] == [1, 2]
+        prompt = number_passages([text, "Bob."])
+        found = [begins.match(line) for line in prompt.splitlines()]
+        assert ORDER in prompt and [int(match_[1] or match_[2]) for match_ in found if match_] == [1, 2]
     assert escape_passage(forged).count("(") == 1 and escape_passage(escape_passage(forged)) == escape_passage(forged)
 
 
@@ -256,19 +255,6 @@ def test_a_terminal_and_a_page_show_it_and_do_not_obey(tmp_path: Path, kind: str
         assert ORDER in page or kind not in ("markup", "turn")  # it is there, as data
         assert [page.count(tag) for tag in ("<script", "</script", "<!--")] == TAGS
     store.close()
-
-
-def test_what_is_stored_is_what_was_said(tmp_path: Path) -> None:
-    """The store keeps texts as they are, and can be opened again."""
-    for number, text in enumerate(HOSTILE.values()):
-        store = make_hostile_store(tmp_path / f"store-{number}", text)
-        held = contents(store)
-        assert store.get_nodes(["p"])[0].get_content() == text
-        store.close()
-        again = GeARVectorStore.from_path(tmp_path / f"store-{number}", embed_model=EMBED, embed_triples=True)
-        assert contents(again) == held and again.check().ok
-        assert again.get_nodes(["p"])[0].metadata["title"] == text
-        again.close()
 
 
 def test_names_of_a_megabyte(tmp_path: Path) -> None:

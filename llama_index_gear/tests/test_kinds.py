@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.vector_stores.types import VectorStoreQuery
+from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 from llama_index.llms.openai import OpenAI
 from qdrant_client import QdrantClient
 
-from llama_index_gear.errors import ArgumentError, GeARError, check_kind, check_kinds
+from llama_index_gear.errors import GeARError
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
 from llama_index_gear.extraction.schema import ExtractionSchema
@@ -28,6 +28,10 @@ from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.ranking.learning import fit_ranking
 from llama_index_gear.retrievers.gear import GeARRetriever
+from llama_index_gear.retrievers.graph import GraphRetriever
+from llama_index_gear.retrievers.graph_expansion import SyncGERetriever
+from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
+from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -117,6 +121,32 @@ OTHERS: dict[str, tuple[Call, list[Any], str]] = {
     "a path": (lambda house, value: EdgeClient(value), [5, b"abc", None, True], "path must be"),
     "a store for a retriever": (lambda house, _: GeARQueryEngine(house.store), [None], "from_vector_store"),  # type: ignore[arg-type]
     "a store for T²RAG's": (lambda house, _: T2RAGQueryEngine(house.store), [None], "from_vector_store"),  # type: ignore[arg-type]
+    "a store for an expansion": (lambda house, _: PaperGeARRetriever(house.store), [None], "write SyncGERetriever"),  # type: ignore[arg-type]
+    "calls": (
+        lambda house, value: PaperGeARRetriever(SyncGERetriever(house.store, llm=ScriptedLLM()), calls=value),
+        ["all", None],
+        "calls must be separate, merged or single",
+    ),
+    "search_by": (
+        lambda house, value: T2RAGRetriever(house.store, llm=ScriptedLLM(), search_by=value),
+        ["words", None],
+        "search_by must be triples or passages",
+    ),
+    "a mode of the lists": (
+        lambda house, value: GraphRetriever(house.store, vector_store_query_mode=value),
+        [VectorStoreQueryMode.MMR, "nearest"],
+        "HYBRID, SPARSE or DEFAULT",
+    ),
+    "weights": (
+        lambda house, value: GraphRetriever(house.store, weights=value),
+        [{"linked": 4.0}, "weights.json"],
+        r"write weights=RankingWeights.load\(path\)",
+    ),
+    "pagerank": (
+        lambda house, value: GraphRetriever(house.store, pagerank=value),
+        [True],
+        r"write pagerank=LocalPageRank\(\)",
+    ),
     "a batch's llm": (
         lambda house, value: OpenAIBatch(value, house.folder / "batch"),
         [MockLLM(), "gpt-4o", OpenAI],
@@ -160,31 +190,3 @@ def test_what_is_no_filter_does_not_mean_everything(house: House, name: str) -> 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_people_confuse_is_told_apart(house: House, name: str) -> None:
     check_refused(house, *OTHERS[name])
-
-
-@pytest.mark.parametrize("kinds", [dict, (dict, list)])
-def test_a_wrong_kind_is_refused_by_name_with_what_to_write(kinds: Any) -> None:
-    check_kind(kinds, filters={})
-    check_kind(kinds, optional=True, filters=None)
-    for wrong in ("a=b", 5, None, dict, object()):
-        with pytest.raises(ArgumentError, match=r"filters must be a dict( or list)?, got .*: write {}"):
-            check_kind(kinds, hint="write {}", ids={}, filters=wrong)
-    with pytest.raises(ArgumentError, match=r"ids must be a dict( or list)? or None, got 'x'$"):
-        check_kind(kinds, optional=True, ids="x")
-
-
-def test_a_list_is_checked_through_and_so_is_what_stands_in_it() -> None:
-    for fine in ([], ["a"], ("a", "b"), {"a"}, {"a": 1}.keys()):
-        check_kinds(str, node_ids=fine)
-    check_kinds(str, optional=True, node_ids=None)
-    refused: list[tuple[Any, str]] = [
-        ("abc", r"^node_ids must be a list of str, got 'abc': write \[node_id\]$"),
-        (None, "got None"),
-        ({"a": 1}, "got {'a': 1}"),
-        (iter("a"), "got <str_ascii_iterator>|got <str_iterator>|got <"),
-        (["a", 5], "got 5 in it: write"),
-        (["a", None], "got None in it"),
-    ]
-    for wrong, message in refused:
-        with pytest.raises(ArgumentError, match=message):
-            check_kinds(str, hint="write [node_id]", node_ids=wrong)

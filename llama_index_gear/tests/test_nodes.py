@@ -29,6 +29,7 @@ from llama_index_gear.nodes import (
     read_triples,
     shorten,
     shorten_predicate,
+    split_link,
     with_metadata,
 )
 from llama_index_gear.triple import Triple
@@ -330,10 +331,19 @@ def test_the_words_beside_the_names_are_not_cut(length: int) -> None:
     assert "an American" in shown and "his adviser" in shown and len(shown) <= length
 
 
+def test_the_verb_of_a_link_is_not_cut() -> None:
+    slots = ("Yard", f"“{'Grease ' * 9}is kept in the crane {'all year ' * 9}” links to", "the crane")
+    assert shorten_predicate(slots, 60) == "“Grease Grease Grease Grease … Grease is kept in” links to"
+    assert shorten_predicate(slots, 20) == "links to"
+    assert split_link(slots[1])[1] == "links to" and split_link("“is” a") == ("“is” a", "")
+
+
 @given(
-    st.lists(st.sampled_from(["a", "the", "Ada", "Bob", "x" * 30, "父亲", "it's,"]), min_size=1), st.integers(10, 90)
+    st.lists(st.sampled_from(["a", "the", "Ada", "Bob", "x" * 30, "父亲", "it's,"]), min_size=1),
+    st.integers(10, 90),
+    st.sampled_from(["", "links to", "says its head, of"]),
 )
-def test_a_predicate_has_no_more_than_its_length(words: list[str], length: int) -> None:
-    line = " ".join(words)
+def test_a_predicate_has_no_more_than_its_length(words: list[str], length: int, verb: str) -> None:
+    line = f"“{' '.join(words)}” {verb}" if verb else " ".join(words)
     shown = shorten_predicate(("Ada", line, "Bob"), length)
     assert 0 < len(shown) <= length and shown == " ".join(shown.split()) and (shown == line or len(line) > length)

@@ -1,7 +1,7 @@
 """Pages that need no network: the frame that all share, and the page of a graph.
 
-The frame is a template and the style. The page of a graph shows an entity, its neighbors and their passages, to be
-walked from name to name.
+The frame is a template and the style. The page of a graph shows an entity, its neighbors and their passages, as a
+picture and as a list, to be walked from name to name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_gear.characters import count
-from llama_index_gear.nodes import name_passage
+from llama_index_gear.nodes import name_passage, split_link
 from llama_index_gear.triple import StoredTriple, entity_key
 
 _BIDI_CONTROL = re.compile("[\u202a-\u202e\u2066-\u2069]")  # it reverses the direction of the text behind it
@@ -77,7 +77,10 @@ def render_graph(part: Neighborhood) -> str:
 
 
 def _build_data(part: Neighborhood) -> dict[str, Any]:
-    """Return what the page's script reads: names, facts and passages, which refer to one another by number."""
+    """Return what the page's script reads: names, facts and passages, which refer to one another by number.
+
+    The last part of a fact is the verb of a link or of a known name, behind its sentence; "" if it is neither.
+    """
     names: dict[str, str] = {}
     same: dict[str, dict[str, None]] = {}
     for stored in part.triples:
@@ -101,7 +104,7 @@ def _build_data(part: Neighborhood) -> dict[str, Any]:
             {"name": name, "whole": key in part.whole, "same": [numbers[alias] for alias in same.get(key, ())]}
             for key, name in names.items()
         ],
-        "facts": [[*fact, stated] for fact, stated in facts.items()],
+        "facts": [[*fact, stated, split_link(fact[1])[1]] for fact, stated in facts.items()],
         "passages": [
             {"title": name_passage(node), "text": node.get_content(MetadataMode.NONE)} for node in part.passages
         ],

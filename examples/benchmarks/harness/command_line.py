@@ -39,7 +39,9 @@ def build_parser(description: str | None = None) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = result.add_argument
     add("--data", type=Path, required=True, help="folder with the corpus, questions and triples")
-    add("--embed", required=True, help="folder (or hub name) of a sentence-transformers model")
+    add(
+        "--embed", required=True, help="folder (or hub name) of a sentence-transformers model; or light: LightEmbedding"
+    )
     add("--embed-name", default=None, help="what the results call it; default: the folder's name")
     add("--methods", default=METHODS, help=f"default: {METHODS}; see harness/settings.py")
     add("--llm", choices=("none", *READERS, "openai"), default="none", help="the language model")
@@ -65,12 +67,6 @@ def build_parser(description: str | None = None) -> argparse.ArgumentParser:
         choices=("file", "offline", "llm", "none"),
         default="file",
         help="ready ones, by rule, by --llm openai, or none",
-    )
-    add(
-        "--passages-per-call",
-        type=at_least_one,
-        default=1,
-        help="of --triples llm; each tells of its own in --max-tokens",
     )
     add("--triples-share", type=a_share, default=1.0, help="of --triples file: only so many, drawn by --seed")
     add("--sweep", action="append", default=[], metavar="NAME=VALUE,…", help="another row a value, of each expansion")

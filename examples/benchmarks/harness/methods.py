@@ -179,7 +179,6 @@ class Workbench:
                 max_rounds=settings.max_steps,  # type: ignore[arg-type]
                 similarity_top_k=cut,
                 search_by=settings.search_by,
-                expand=shared["beam_search"] if settings.expand else None,
             )
         if not expansion:
             return self._make_base(base, cut, settings)

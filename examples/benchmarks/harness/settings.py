@@ -109,7 +109,6 @@ class Settings:
         "given", _parse_one_of("given", "reversed", "shuffled"), "select", "in which a reader sees them"
     )
     search_by: Any = _define_setting("triples", _parse_one_of("triples", "passages"), "t2rag", "what is searched")
-    expand: bool = _define_setting(False, flag, "t2rag", "a graph expansion each round")
     graph_share: float = _define_setting(1.0, float, "external", "of the data's triples that the external graph has")
     check_alignment: bool = _define_setting(True, flag, "external", "drop links to triples about something else")
 
@@ -162,6 +161,11 @@ def split_method(method: str) -> tuple[str, str, str]:
     if parts or base not in BASES or (base in HIPPORAG and expansion not in NO_GRAPH):
         raise SystemExit(f"unknown method {method!r}: {str(__doc__).split(chr(10) * 2)[1].strip()}")
     return base, expansion, extra
+
+
+def needs_triple_vectors(method: str) -> bool:
+    """Say if a method searches or compares triples by their vectors."""
+    return split_method(method)[1] not in NO_GRAPH
 
 
 def makes_one_list(method: str, settings: Settings) -> bool:

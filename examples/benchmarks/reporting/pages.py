@@ -13,7 +13,7 @@ from reporting.tables_ranking import format_cell, format_complete
 from reporting.tables_reader import ROWS, SETS, find_row, name_file
 from reporting.tables_stores import SIZES, format_milliseconds
 
-OF_READER = [label for label in ROWS if label not in ("hybrid", "IRCoT, for comparison")]
+OF_READER = [label for label in ROWS if label not in ("hybrid", "IRCoT, for comparison") and label[0] != "…"]
 RANKING_ROWS = {
     "hybrid": ("file", "hybrid"),
     "HippoRAG 2's PageRank": ("file", "hipporag-synonyms"),

@@ -39,7 +39,7 @@ IRCOT_FILE = f"{LLM_FILE}-ircot"
 """IRCoT over other bases than hybrid, with the questions and the model of `LLM_FILE`."""
 SELECTION_FILE = f"{LLM_FILE}-selection"
 """`GraphRetriever`, `PassageSelector` and `GeARRetriever`, with the questions and the model of `LLM_FILE`."""
-SHARED_FILES = {number: f"sample-minilm-qwen-{number}" for number in (1, 5)}
+SAMPLE_FILE = "sample-minilm-qwen-1"
 """Passages a call → the file of the run."""
 LLM_METHODS = {
     "no passages": "closed-book",
@@ -106,22 +106,6 @@ class Results:
         """Return the numbers of questions of a file by hops, as text."""
         row = self.files[file]["methods"][0]
         return ", ".join(f"{group['questions']} of {hops} hops" for hops, group in row["by_hops"].items())
-
-
-def format_shared_calls(results: Results, number: int) -> list[str]:
-    """Return the cells on cost and recall with so many passages a call; none if that was not run."""
-    if (file := SHARED_FILES[number]) not in results.files:
-        return []
-    have = results.files[file]["conditions"]
-    prompt, completion = (have[f"{kind}_tokens_per_passage"] for kind in ("prompt", "completion"))
-    return [
-        str(number),
-        str(have["ingest_calls"]),
-        str(have["retried_alone"]),
-        f"{prompt:.0f} + {completion:.0f}",
-        f"{have['triples']:,}",
-        *(format_recalls(results.row(file, f"hybrid+naive{addition}")) for addition in ("", "+pagerank")),
-    ]
 
 
 def format_label(label: str, ours: Mapping[str, str], says: str = "ours: ") -> str:

@@ -10,12 +10,11 @@ from reporting.results import (
     IRCOT_FILE,
     LLM_FILE,
     NONE,
+    SAMPLE_FILE,
     SELECTION_FILE,
-    SHARED_FILES,
     Results,
     format_recalls,
     format_scores,
-    format_shared_calls,
 )
 from reporting.tables import format_published, section, sources, table
 
@@ -85,19 +84,21 @@ def triples_table(results: Results) -> str:
     )
 
 
-def shared_calls(results: Results) -> str:
-    """Return the section on cost and recall where passages share a call of the extractor."""
-    rows = [cells for number in SHARED_FILES if (cells := format_shared_calls(results, number))]
-    if not rows:
+def extraction(results: Results) -> str:
+    """Return the section on the cost of an extraction by a small model, and the recall with its triples."""
+    if SAMPLE_FILE not in results.files:
         return ""
-    file, *_ = (file for file in SHARED_FILES.values() if file in results.files)
-    alone = format_recalls(results.row(file, "hybrid"))
-    head = ["passages a call", "calls", "asked again", "tokens a passage, prompt + completion", "triples"]
+    have = results.files[SAMPLE_FILE]["conditions"]
+    prompt, completion = (have[f"{kind}_tokens_per_passage"] for kind in ("prompt", "completion"))
+    recalls = [
+        format_recalls(results.row(SAMPLE_FILE, name)) for name in ("hybrid", "hybrid+naive", "hybrid+naive+pagerank")
+    ]
+    row = [str(have["ingest_calls"]), f"{prompt:.0f} + {completion:.0f}", f"{have['triples']:,}", *recalls]
+    head = ["calls", "tokens a passage, prompt + completion", "triples", "hybrid, R@5 / 10 / 15", "NaiveGE"]
     return section(
-        "Passages that share a call of the extractor",
-        table([*head, "NaiveGE, R@5 / 10 / 15", "NaiveGE + PageRank"], rows),
-        f"hybrid alone has {alone}. A passage is asked for again, alone, if a shared reply says nothing of it.",
-        sources(results, *SHARED_FILES.values()),
+        "Triples of a small model",
+        table([*head, "NaiveGE + PageRank"], [row]),
+        sources(results, SAMPLE_FILE),
     )
 
 

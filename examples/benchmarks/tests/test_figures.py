@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import product
 
 import pytest
 import report
-from harness.measures import compare
 from reporting.pages import BLOCKS, fill, remove_figures
-from reporting.results import EMBED, LLM_FILE, SELECTION_FILE, SHARED_FILES, Results
+from reporting.results import EMBED, LLM_FILE, SELECTION_FILE, Results
 from repository import BENCHMARKS
 
-from llama_index_gear import MentionTripleExtractor, T2RAGRetriever
+from llama_index_gear import MentionTripleExtractor
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 
 CUTS = (5, 10, 15)
@@ -21,7 +19,7 @@ RESULTS = Results(BENCHMARKS / "results")
 FILES = [f"{data}-{embed}" for data in ("hotpotqa", "musique_train") for embed in EMBED]
 WITH_A_SMALL_MODEL = (
     *("hybrid+naive", "hybrid+sync", "graph+select", "graph+selection", "hybrid+gear", "hybrid+gear[max_steps=1]"),
-    *("hybrid+gear[calls=merged]", "hybrid+gear[calls=single]", "t2rag", "t2rag[expand=true]", "hybrid+ircot"),
+    *("hybrid+gear[calls=merged]", "hybrid+gear[calls=single]", "t2rag", "hybrid+ircot"),
     "hipporag-filter",
 )
 PAGES = {page.stem: page.read_text("utf-8") for page in report.PAGES}
@@ -171,20 +169,6 @@ def test_with_a_small_model_no_method_differs_from_hybrid_beyond_chance() -> Non
     assert one["recall@5"] > gear["recall@5"]
 
 
-def test_shared_calls_of_a_small_model_are_cut_off_and_differ_by_no_more_than_chance() -> None:
-    for file in SHARED_FILES.values():
-        have = RESULTS.files[file]["conditions"]
-        assert (have["passages"], have["questions"], have["max_tokens"]) == (101, 20, 2048)
-    for method, cut in product(("hybrid+naive", "hybrid+naive+pagerank"), CUTS):
-        one, several = (RESULTS.row(file, method) for file in SHARED_FILES.values())
-        assert one is not None and several is not None
-        shared_hits, single_hits = ([float(hit) for hit in row[f"hits@{cut}"]] for row in (several, one))
-        assert compare(shared_hits, single_hits).p_value >= 0.05
-    replies = (BENCHMARKS / "replies" / "sample-minilm-qwen.jsonl").read_text("utf-8")
-    shared = [reply for reply in map(json.loads, replies.strip().split("\n")) if reply["prompt_tokens"] > 1_000]
-    assert sum(reply["finish"] == "length" for reply in shared) > len(shared) / 2
-
-
 def test_a_killed_store_needed_no_repair() -> None:
     assert RESULTS.files["soak"]["minutes"] == 10 and RESULTS.files["soak"]["equal_unrepaired"] is True
 
@@ -207,8 +191,3 @@ def test_the_figures_in_a_docstring_are_committed_results() -> None:
         assert row is not None and f"{words} " + "/".join(f"{row[f'recall@{k}']:.1f}" for k in CUTS) in said
     said = " ".join(str(MentionTripleExtractor.__doc__).split())
     assert f"R@10 are about ± {RESULTS.half_width('musique_train-minilm-offline'):.1f} points" in said
-    said = " ".join(str(T2RAGRetriever.__doc__).split())
-    without, with_ = (RESULTS.row(LLM_FILE, name) for name in ("t2rag", "t2rag[expand=true]"))
-    assert without is not None and with_ is not None
-    recall = f"recall@10 of {with_['recall@10']:.1f} instead of {without['recall@10']:.1f} (30 questions"
-    assert f"took {with_['calls'] - without['calls']:.1f} calls a question more, for {recall}" in said

@@ -14,7 +14,7 @@ ROOMS = {
     "reporting": set[str](),
     "harness": {"baselines"},
     "peers": set[str](),
-    COMMANDS: {"baselines", "harness", "reporting"},
+    COMMANDS: {"baselines", "harness", "peers", "reporting"},
 }
 TESTS = BENCHMARKS / "tests"
 FILES = [path for path in BENCHMARKS.rglob("*.py") if not path.is_relative_to(TESTS)]

@@ -14,7 +14,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.schema import QueryBundle
 
-from llama_index_gear.agents.gear.gist import GistPolicy, GistState
+from llama_index_gear.agents.gear.policy import GistPolicy, GistState
 from llama_index_gear.agents.gear.reasoning import Verdict, parse_query, parse_verdict, read_facts
 from llama_index_gear.agents.memory import trace_triples
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval

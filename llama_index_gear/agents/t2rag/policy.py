@@ -9,7 +9,7 @@ from typing import Literal
 
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_gear.agents.memory import GistMemory, PassagePool, trace_beams, trace_triples
+from llama_index_gear.agents.memory import GistMemory, PassagePool, trace_triples
 from llama_index_gear.agents.t2rag.clues import Clue, Clues, build_proposition
 from llama_index_gear.agents.t2rag.prompts import (
     DECOMPOSE_PROMPT,
@@ -26,12 +26,7 @@ from llama_index_gear.agents.t2rag.resolution import (
 )
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.backends import Backends, embed_query_flow
-from llama_index_gear.expansion.beam_search import (
-    BeamSearch,
-    diverse_triple_beam_search_flow,
-    flatten,
-)
-from llama_index_gear.flow import EmbedQuery, Flow, RunFunction, ask, interleave
+from llama_index_gear.flow import Flow, RunFunction, ask, interleave
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.llm.spans import show_triples, span_flow
 from llama_index_gear.nodes import llm_texts
@@ -66,8 +61,6 @@ class _State:
         tried: unknown → the searches for it, in order.
         propositions: of the last round.
         has_searched_question: the question itself was searched by.
-        is_stuck: the next round is a graph expansion.
-        has_expanded: there was a graph expansion.
 
     """
 
@@ -82,8 +75,6 @@ class _State:
     tried: dict[str, list[str]] = field(default_factory=dict)
     propositions: list[StoredTriple] = field(default_factory=list)
     has_searched_question: bool = False
-    is_stuck: bool = False
-    has_expanded: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +104,6 @@ class T2RAGPolicy:
         search_by: "triples" or "passages".
         require_grounding: True rejects a value unless a passage that the model was shown has it, beside a name of the
             clue.
-        expand: settings of the beam search that follows a round with nothing new; None: no expansion.
         top_k: passages to return.
         prompts: by name, as in `PROMPTS`.
 
@@ -124,7 +114,6 @@ class T2RAGPolicy:
     passages: int
     search_by: SearchBy
     require_grounding: bool
-    expand: BeamSearch | None
     top_k: int
     prompts: Prompts
 
@@ -142,10 +131,10 @@ class T2RAGPolicy:
     def step_flow(self, state: _State, record: Step) -> Flow[str]:
         """Run one round: retrieval, then resolution; the first begins with the decomposition (T²RAG Alg. 1)."""
         if record.number == 1:
-            if self.search_by == "triples" or self.expand is not None:
+            if self.search_by == "triples":
                 yield from self.backends.require_vectors_flow()
             yield from self._decompose_flow(state, record)
-        hits = yield from (self._expand_flow if state.is_stuck else self._retrieve_flow)(state, record)
+        hits = yield from self._retrieve_flow(state, record)
         nodes = yield from self.backends.reads.get_flow(hits.passage_ids, vectors=False)
         passages = {node.node_id: node for node in nodes}
         state.pool.add(passages, hits.chains)
@@ -235,35 +224,6 @@ class T2RAGPolicy:
             best[result.node.node_id] = max(result.score or 0.0, best.get(result.node.node_id, -1.0))
         return _Hits(sorted(best, key=lambda passage_id: -best[passage_id])[: self.passages])
 
-    def _expand_flow(self, state: _State, record: Step) -> Flow[_Hits]:
-        """Expand from the resolved facts, with the open clues as the query, to passages that no round has seen.
-
-        While nothing is resolved, the seeds are the propositions of the last round.
-        """
-        assert self.expand is not None
-        state.is_stuck, state.has_expanded = False, True
-        open_clues = state.clues.in_state("searchable", "fuzzy", "unconfirmed")
-        query = " ".join(filter(None, (build_proposition(state.clues.current(clue)) for clue in open_clues)))
-        query = query or state.trace.question
-        for name in state.clues.open_unknowns():
-            state.tried.setdefault(name, []).append(f"graph expansion: {query}")
-        state.trace.note(record, query=query, fallback="nothing new: graph expansion from what is resolved")
-        vector = yield from ask(EmbedQuery(query))
-        seeds = state.propositions
-        if state.facts.triples:
-            links = yield from self.backends.link_flow([fact.text for fact in state.facts.triples], 1, vector)
-            seeds = [triple for linked in links for triple in linked]
-        beams = yield from diverse_triple_beam_search_flow(self.backends.walked, query, vector, seeds, self.expand)
-        state.trace.note(record, beams=trace_beams(beams))
-        chains = flatten(beams)
-        new_ids = [passage_id for passage_id in chains if passage_id not in state.pool.nodes][: self.passages]
-        propositions = {triple.id: triple for passage_id in new_ids for triple in chains[passage_id]}
-        return _Hits(
-            new_ids,
-            list(propositions.values()),
-            {passage_id: serialize_triples(stored.triple for stored in chains[passage_id]) for passage_id in new_ids},
-        )
-
     def _resolve_flow(self, state: _State, record: Step, texts: Mapping[str, str]) -> Flow[ResolutionResult]:
         """Ask what the material states about the clues, and update the state (T²RAG §4.3, steps 2.2 and 2.3)."""
         propositions = state.propositions[:MAX_PROPOSITIONS]
@@ -319,12 +279,7 @@ class T2RAGPolicy:
         can_search = bool(self._unsearched_clues(state)) or (
             bool(state.clues.in_state("fuzzy")) and not state.has_searched_question
         )
-        if is_new and can_search:
-            return ""
-        if self.expand is not None and not state.has_expanded:
-            state.is_stuck = True
-            return ""
-        return "nothing new"
+        return "" if is_new and can_search else "nothing new"
 
     def _unsearched_clues(self, state: _State) -> list[Clue]:
         """Return the clues to search by: searchable and unconfirmed ones that were not searched by this text yet.

@@ -11,7 +11,7 @@ from pydantic_core import to_jsonable_python
 from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedCall, UnsupportedFilter
-from llama_index_gear.store.payloads import check_storable
+from llama_index_gear.store.points import check_storable
 
 Model = TypeVar("Model", models.Record, models.ScoredPoint)
 

@@ -20,7 +20,7 @@ from llama_index_gear.errors import OutOfTime, ReplyError
 from llama_index_gear.flow import CallLLM, Reply, run
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.trace.evidence import Call
-from llama_index_gear.trace.trace import Trace, TraceEvent
+from llama_index_gear.trace.trace import Trace
 
 NAMES = ["a", "b", "c", "d", "e"]
 NODES = [NodeWithScore(node=TextNode(id_=name, text=f"text {name}")) for name in NAMES]
@@ -103,11 +103,6 @@ def test_if_the_cited_do_not_suffice_the_others_are_added() -> None:
     assert trace.supporting == ["b", "d"] and len(calls) == 3
     trace, _ = verify(judge("a"), cited="a", basis="abcde")
     assert list_asked(trace) == ["a"]
-
-
-def test_without_citations_the_basis_is_checked() -> None:
-    trace, _ = verify(judge("c"), basis="bc")
-    assert list_asked(trace)[0] == "bc" and trace.supporting == ["c"]
 
 
 @pytest.mark.parametrize(("cited", "basis", "asked"), [("ab", "", ["ab"]), ("a", "ab", ["a", "ab"]), ("", "b", ["b"])])
@@ -282,21 +277,3 @@ def test_the_answer_stands_in_the_prompt_without_its_citations() -> None:
     assert shown[0]["answer"] == "(4) Rome \n####\nObey (7)(0)"
     assert shown[0]["passages"] == "[1] text a\n\n[2] text b" and shown[0]["question"] == "Q?"
     assert shown[1]["passages"] == "[1] text a"
-
-
-def test_every_check_and_what_is_left_is_an_event() -> None:
-    trace, events = Trace(question="?"), list[TraceEvent]()
-    with trace.subscribe(events.append):
-        verify(judge("a"), cited="ab", trace=trace)
-    told = [(event.step, event.kind) for event in events]
-    assert told == [
-        (0, "call"),
-        (0, "checks"),
-        (0, "supporting"),
-        (0, "call"),
-        (0, "checks"),
-        (0, "supporting"),
-        (0, "verification"),
-    ]
-    assert events[1].value == [{"passages": ["a", "b"], "without": "", "follows": True, "missing": "", "problem": ""}]
-    assert json.loads(json.dumps([event.value for event in events]))[-2:] == [["a"], "supported"]

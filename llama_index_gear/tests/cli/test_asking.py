@@ -214,7 +214,7 @@ def test_a_model_s_server_is_named_with_what_names_it(
         address = f"http://{address}/v1"
         monkeypatch.setenv("OPENAI_API_KEY", "a key")
     run("index", "docs", "--store", "s")
-    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
+    monkeypatch.setattr("llama_index_gear.llm.client.MAX_RETRIES", 0)
     monkeypatch.setenv(variable, address)
     failed = run("ask", QUESTION, "--store", "s")
     assert failed.code == 1 and failed.err.count("\n") == 1 and failed.err.startswith(said.format(address))

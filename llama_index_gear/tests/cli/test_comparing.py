@@ -77,6 +77,11 @@ def test_the_questions_that_get_better_or_worse_are_named(capsys: pytest.Capture
     found += [make_found("Same?", ["x"], "abxde")]
     show_comparison(found)
     lines = capsys.readouterr().out.splitlines()
+    shares = {line.split()[0]: line.split()[1:] for line in lines[2:5]}
+    # all gold in 5 and in 10: of nine questions seven, two and one, and none where half of the gold is found
+    whole = {"GraphRetriever": ["77.8"] * 2, "hybrid": ["22.2"] * 2, "dense": ["11.1"] * 2}
+    assert {method: cells[-2:] for method, cells in shares.items()} == whole
+    assert shares["GraphRetriever"][:3] == ["72.2", "83.3", "83.3"]
     assert "better on 7, worse on 1" in lines[6]
     start = lines.index("better, in points of recall at 5:")
     assert lines[start + 1 : start + 8] == [*(f"  +100  Better {n}?" for n in range(6)), "   +50  Half?"]

@@ -342,6 +342,70 @@ def test_the_parts_of_a_letter_are_named(read: Callable[..., Any]) -> None:
     assert "Paint comes from Visby." in text and "unnamed" not in text and "Attachments" not in text
 
 
+PLAIN = """Hello Nora,
+
+the crane of Bremen stands on the quay since March, and nobody
+has painted it.
+Halls
+-----
+# apt install crane
+
+> Do you see it?
+> Paul
+
+---------- Forwarded message ----------
+From: Ida Falk <ida@x.example>
+Subject: Paint
+
+Paul Kern
+Osthafen Yard
+"""
+PAGE = """<html><head><meta name=generator content="MSHTML 6"><title>Mail</title></head><body><h1>News</h1>
+<a href="https://x.example/1"><img src="a.png" alt="a"></a><p>Nora Blum paints 3 &lt; 4 cranes.</p>
+<table><tr><th>Name</th><th>Town</th></tr><tr><td>Nora</td><td>Bremen</td></tr></table></body></html>"""
+
+
+@needs_converter
+def test_the_lines_of_a_letter_stay_and_are_no_headings(read: Callable[..., Any]) -> None:
+    letter = EmailMessage()
+    letter["Subject"] = "Plans"
+    letter["List-Id"] = "Yard <yard.x.example>"
+    letter.set_content(PLAIN)
+    ((_, text),) = read("a.eml", letter.as_bytes())
+    assert "nobody\nhas painted it.\nHalls\n\n---" in text and "\n\\# apt install crane\n" in text
+    assert "\n> Do you see it?\n> Paul\n" in text and "message ----------\nFrom: Ida Falk" in text
+    assert "\nPaul Kern\nOsthafen Yard" in text and "List-Id" not in text and "%0A" not in text
+
+
+@needs_converter
+@pytest.mark.parametrize("charset", ["utf-8", "latin-1", "utf-16"])
+def test_the_page_of_a_letter_is_read_as_a_page_is(read: Callable[..., Any], charset: str) -> None:
+    letter = EmailMessage()
+    letter["Subject"] = "Plans"
+    letter.set_content("Zoë sees a page.\n", charset=charset)
+    letter.add_alternative(PAGE, subtype="html", charset=charset)
+    ((_, text),) = read("a.eml", letter.as_bytes())
+    assert "# News\n\nNora Blum paints 3 < 4 cranes." in text and "| Nora | Bremen |" in text
+    assert not [words for words in ("MSHTML", "Mail", "x.example", "Zoë", "%0") if words in text]
+    letter = EmailMessage()
+    letter.set_content("Zoë sees text.\nNora too.\n", charset=charset)
+    ((_, text),) = read("a.eml", letter.as_bytes())
+    assert "Zoë sees text." in text and "Nora too." in text
+
+
+@needs_converter
+def test_a_letter_whose_head_is_broken_keeps_its_subject(read: Callable[..., Any]) -> None:
+    ((title, text),) = read("a.eml", b"From: Nora <n@x.example>\nquite Broken\nSubject: Paint\n\nIt is blue.\n")
+    assert title == "Paint" and "It is blue." in text
+
+
+@needs_converter
+@pytest.mark.parametrize("part", ["<center>Nora</center><IMG SRC='a.png'>", "<article><h2>Pump</h2>Nora</article>"])
+def test_a_part_of_a_page_is_html(read: Callable[..., Any], part: str) -> None:
+    ((_, text),) = read("a.html", part)
+    assert "Nora" in text and not [name for name in ("center", "IMG", "article", "h2") if name in text]
+
+
 @needs_converter
 def test_the_rows_of_a_long_table_name_their_columns(read: Callable[..., Any]) -> None:
     rows = "".join(f"<tr><td>Person {number}</td><td>Town {number}</td></tr>" for number in range(60))

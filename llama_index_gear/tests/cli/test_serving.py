@@ -16,7 +16,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
-from llama_index_gear.cli import results, serving, shared_store, store_folder
+from llama_index_gear.cli import serving, shared_store, store_folder
 from llama_index_gear.cli.store_note import StoreNote, add_probe, write_note
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.store import connection
@@ -256,7 +256,7 @@ async def test_of_two_documents_with_one_id_the_later_is_stored_whole(
 
 async def test_half_a_character_ends_no_server(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models write them, and no protocol can send them."""
-    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
+    monkeypatch.setattr("llama_index_gear.llm.client.MAX_RETRIES", 0)
     steps = ['{"needed": [1], "facts": [], "answerable": true, "answer": ""}', "Basel \ud83d [1]"]
     async with Session(notes, llm=ScriptedLLM(steps)) as session:
         _, data = await session.call("ask", question="Where does it begin?")
@@ -270,7 +270,7 @@ async def test_a_fault_inside_a_tool_is_logged_and_not_taken_for_wrong_arguments
     notes: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Session(notes) as session:
-        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(results.Passages.model_validate, {}))
+        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(serving.Passages.model_validate, {}))
         assert await session.fail("search", question=QUESTION) == "Error executing tool search"
     assert "ValidationError" in caplog.text
 
@@ -373,7 +373,7 @@ async def test_errors_outside_a_tool_are_bounded_too(notes: Path, request_of: st
 
 
 async def test_a_fault_of_the_model_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
+    monkeypatch.setattr("llama_index_gear.llm.client.MAX_RETRIES", 0)
     llm = ScriptedLLM([ConnectionError("Failed to connect to the model\nat port 1")])
     async with Session(folder, llm=llm) as session:
         assert "Failed to connect to the model at port 1" in await session.fail("ask", question=QUESTION)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -24,9 +26,10 @@ from llama_index_gear import (
     passage_id,
     read_triples,
 )
+from llama_index_gear.extraction import links
 from llama_index_gear.extraction.links import LinkedPassages
 from llama_index_gear.nodes import without_links
-from llama_index_gear.store.alias_rules import states_alias
+from llama_index_gear.store.aliases import states_alias
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 TARGETS = {
@@ -328,26 +331,67 @@ def test_facts_that_were_paid_for_stay_beside_new_links_and_links_beside_facts_t
         assert read_objects() == {"Ada": ["the winch", "Bob"], "Bob": ["the winch", "Cid"], "Cid": ["the winch"]}
 
 
-def test_an_update_leaves_what_another_writer_changed_since_it_read() -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_update_leaves_what_another_writer_changed_since_it_read(
+    is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Beside:
         """The store, beside which another writer changes a passage as soon as all are read."""
 
         def get_nodes(self, node_ids: list[str] | None = None, *, with_embeddings: bool = True) -> list[BaseNode]:
-            found = store.get_nodes(node_ids, with_embeddings=with_embeddings)
+            assert not is_async
+            return self._go_on(store.get_nodes(node_ids, with_embeddings=with_embeddings), node_ids)
+
+        async def aget_nodes(
+            self, node_ids: list[str] | None = None, *, with_embeddings: bool = True
+        ) -> list[BaseNode]:
+            return self._go_on(await store.aget_nodes(node_ids, with_embeddings=with_embeddings), node_ids)
+
+        def _go_on(self, found: list[BaseNode], node_ids: list[str] | None) -> list[BaseNode]:
             if node_ids is None:
                 store.add([attach_triples(node, [theirs]) for node in store.get_nodes(["a.md-0"])])
             return found
 
         def add(self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode]) -> list[str]:
+            assert not is_async
             return store.add(nodes, if_unchanged_since=if_unchanged_since)
 
+        async def async_add(self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode]) -> list[str]:
+            return await store.async_add(nodes, if_unchanged_since=if_unchanged_since)
+
+    class Watched(LinkedPassages):
+        def __init__(self, *arguments: Any) -> None:
+            is_of_this_thread.append(threading.current_thread() is threading.main_thread())
+            super().__init__(*arguments)
+
+    is_of_this_thread: list[bool] = []
+    monkeypatch.setattr(links, "LinkedPassages", Watched)
     theirs = Triple("Their", "own", "fact")
     with GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding()) as store:
         files = {"a.md": ("A", "See [[b]]."), "b.md": ("B", "x"), "c.md": ("C", "See [[b]].")}
         store.add(WordEmbedding()(make(files)))
-        assert LinkTripleExtractor().update(Beside()) == 1
+        extractor = LinkTripleExtractor()
+        written = asyncio.run(extractor.aupdate(Beside())) if is_async else extractor.update(Beside())
+        assert written == 1 and is_of_this_thread == [not is_async]
         assert {id_: len(triples) for id_, triples in read(store).items()} == {"a.md-0": 1, "b.md-0": 0, "c.md-0": 1}
         assert read(store)["a.md-0"] == {theirs}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_links_of_a_store_are_checked_by_tenant(is_async: bool) -> None:
+    one = make({"a.md": ("A", "See [b](b.md), [c](c.md) and [[gone]]."), "b.md": ("B", "x")}, of="one")
+    two = [node.model_copy(update={"id_": f"two-{node.node_id}"}) for node in make({"c.md": ("C", "x")}, of="two")]
+    with GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding()) as store:
+        store.add(WordEmbedding()([*one, *two]))
+        before = read(store)
+        for extractor, number, dead in (
+            (LinkTripleExtractor(), 2, ["gone"]),
+            (LinkTripleExtractor(tenant_key="of"), 1, ["c.md", "gone"]),
+        ):
+            report = asyncio.run(extractor.acheck(store)) if is_async else extractor.check(store)
+            assert report.number == number and sorted(link.target for link in report.dead) == dead
+            assert {(link.node_id, link.path) for link in report.dead} == {("a.md-0", "a.md")}
+        assert read(store) == before
 
 
 def test_what_is_linked_counts_each_link_once_and_names_those_that_lead_nowhere() -> None:

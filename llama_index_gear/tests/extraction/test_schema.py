@@ -17,9 +17,8 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index_gear import GeARTripleExtractor, Triple
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import ExtractionLedger
-from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, fit_to_schema
+from llama_index_gear.extraction.calls import EXTRACT_PROMPT, fit_to_schema, read_types
 from llama_index_gear.extraction.schema import ALL_ALLOWED, ExtractionSchema
-from llama_index_gear.llm.entity_types import read_types
 from llama_index_gear.llm.json_scan import ScannedReply
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM
@@ -97,32 +96,6 @@ def test_a_passage_of_which_all_is_refused_has_no_facts_and_a_reply_without_type
     assert extractor([node]) and extractor.ledger.reused == 1 and extractor.ledger.refused == 4
 
 
-def test_passages_that_share_a_call_are_held_to_it_each_by_its_own_types() -> None:
-    """One passage calls Paris a place, the other a person; a third has no types, and is asked for alone."""
-    texts = {"a": "Max Born was born in Paris.", "b": "Max Born fought Paris.", "c": "Max Born left Ulm."}
-
-    def answer(prompt: str) -> str:
-        blocks = prompt.split("\n#####\n")[1:-1]
-        if len(blocks) == 1:
-            return write_reply({"Max Born": "person", "Ulm": "place"}, [["Max Born", "born in", "Ulm"]])
-        replies = []
-        for number, block in enumerate(blocks, start=1):
-            kind = "place" if "born in Paris" in block else "dog"
-            end = "Ulm" if "Ulm" in block else "Paris"
-            entities: Any = {"Max Born": "person", end: kind} if end == "Paris" else ["Max Born", "Ulm"]
-            replies.append(write_reply(entities, [["Max Born", "born in", end]], passage=number))
-        return "\n".join(replies)
-
-    llm = ScriptedLLM(otherwise=answer)
-    extractor = GeARTripleExtractor(llm, kg_schema=BOTH, passages_per_call=3)
-    nodes = [TextNode(id_=name, text=text) for name, text in texts.items()]
-    extracted = extractor(nodes)
-    assert [len(read_triples(node)) for node in extracted] == [1, 0, 1]
-    assert (extractor.ledger.refused, extractor.ledger.retried_alone) == (1, 1)
-    alone = GeARTripleExtractor(llm, kg_schema=BOTH)
-    assert alone(extracted) and alone.ledger.reused == 3, "passages_per_call changes no key"
-
-
 def test_a_schema_that_refuses_most_is_warned_of_without_quoting(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         GeARTripleExtractor(ScriptedLLM([write_reply()]), kg_schema=TYPED)([make_passage()])
@@ -144,11 +117,10 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-@pytest.mark.parametrize("prompt", [EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT], ids=["one", "several"])
-def test_the_prompt_states_the_schema_and_nothing_against_it(name: str, prompt: PromptTemplate) -> None:
+def test_the_prompt_states_the_schema_and_nothing_against_it(name: str) -> None:
     schema = SCHEMAS[name]
     variables: dict[str, Any] = dict(schema.variables)
-    text = fit_to_schema(prompt, schema).format(**variables, passage="P.", passages="P.", count="1", title="T")
+    text = fit_to_schema(EXTRACT_PROMPT, schema).format(**variables, passage="P.", title="T", problem="")
     stated = {"person, place": "types", "born in, works for": "relations", "physicists of Göttingen": "domain"}
     assert {part for words, part in stated.items() if words in text} == (
         set(stated.values()) & {name} or set(stated.values())
@@ -161,24 +133,15 @@ def test_the_prompt_states_the_schema_and_nothing_against_it(name: str, prompt: 
 
 def test_the_usual_prompts_are_what_they_were() -> None:
     """Replies that were recorded, caches and the records of stored passages depend on every letter."""
-    digests = [
-        hashlib.sha256(prompt.template.encode()).hexdigest()[:16] for prompt in (EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT)
-    ]
-    assert digests == ["4489804a4ff09578", "dedcf7cffee9c964"]
+    assert hashlib.sha256(EXTRACT_PROMPT.template.encode()).hexdigest()[:16] == "4489804a4ff09578"
     extractor = GeARTripleExtractor(MockLLM())
-    assert extractor._passage_calls.fingerprint() == "52b4a3ecefb05f180f036543066967563d7fff9eb16d0a89db5fa01eaf99cd31"
+    assert extractor._passage_calls.fingerprint() == "1c205fde4f9b6ab99083245999a0ef58f9c726ae350556cea32d612a2e240a8f"
 
 
 def test_keys_of_caches_know_the_schema_and_the_form_gives_it_back() -> None:
     extractors = [GeARTripleExtractor(MockLLM(), kg_schema=schema) for schema in (ALL_ALLOWED, *SCHEMAS.values())]
     assert len({extractor._passage_calls.fingerprint() for extractor in extractors}) == 5
     assert len({json.dumps(extractor.to_dict(), sort_keys=True) for extractor in extractors}) == 5
-    for extractor in extractors:
-        again = GeARTripleExtractor.from_dict(json.loads(json.dumps(extractor.to_dict())))
-        assert again.to_dict() == extractor.to_dict()
-        assert again._passage_calls.schema == extractor._passage_calls.schema
-    wider = GeARTripleExtractor.from_dict(extractors[1].to_dict(), kg_schema=ExtractionSchema(entity_types=["dog"]))
-    assert wider.kg_schema == ExtractionSchema(entity_types=("dog",))
 
 
 def test_the_cache_keeps_what_was_refused_and_another_schema_asks_again() -> None:
@@ -197,21 +160,6 @@ def test_the_estimate_is_what_the_run_then_takes() -> None:
     estimate = extractor.estimate([make_passage()])
     extractor([make_passage()])
     assert extractor.ledger.prompt_tokens == estimate.prompt_tokens
-
-
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_structured_output_enumerates_what_is_allowed(is_shared: bool) -> None:
-    schema = (
-        ExtractionSchema(entity_types=TYPES, relation_types=RELATIONS).form(is_shared=is_shared).model_json_schema()
-    )
-    usual = ExtractionSchema(domain="x").form(is_shared=is_shared).model_json_schema()
-    assert schema["$defs"]["Fact"]["properties"]["predicate"]["enum"] == RELATIONS
-    assert schema["$defs"]["Entity"]["properties"]["type"]["enum"] == TYPES
-    assert (schema["title"], schema["description"]) == (usual["title"], usual["description"])
-    assert usual["$defs"]["Fact"]["properties"]["predicate"] == {
-        key: value for key, value in schema["$defs"]["Fact"]["properties"]["predicate"].items() if key != "enum"
-    }
-    assert "Entity" not in usual["$defs"]
 
 
 def test_a_prompt_of_one_s_own_says_what_is_allowed() -> None:

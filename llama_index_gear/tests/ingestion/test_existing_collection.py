@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -43,11 +43,9 @@ from llama_index_gear import (
 )
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError
 from llama_index_gear.extraction.accounting import ExtractionEstimate
-from llama_index_gear.flow import QdrantCall, run
+from llama_index_gear.flow import QdrantCall
 from llama_index_gear.ingestion.updates import describe_extractor
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.store.access import connection_of, reads_of
-from llama_index_gear.store.collections import Collections
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 EMBED = WordEmbedding(64)
@@ -318,7 +316,7 @@ def test_how_a_model_is_reached_is_no_setting_of_an_extraction(kind: Any) -> Non
     assert [changes for changes in REACHED if describe(changes) != plain] == []
     assert describe({}, num_workers=9) == plain
     assert len({plain, *map(describe, ANSWERS)}) == 1 + len(ANSWERS)
-    own: dict[str, Any] = {"max_triples": 5} if kind is Titled else {"structured": False}
+    own: dict[str, Any] = {"max_triples": 5} if kind is Titled else {"kg_schema": ExtractionSchema(domain="x")}
     assert describe({}, **own) != plain
     if kind is GeARTripleExtractor:
         others: list[dict[str, Any]] = [
@@ -401,19 +399,6 @@ async def test_the_estimate_of_a_collection_is_what_the_run_then_takes(
     assert (other.reused, other.calls) == (0, 3)
 
 
-def test_an_estimate_knows_a_collection_that_moved_and_writes_nothing(tmp_path: Path) -> None:
-    with closing(QdrantClient(":memory:")) as client:
-        store = make_store(client)
-        extractor = GeARTripleExtractor(ScriptedLLM(otherwise=state_fact))
-        with put(tmp_path / "a", SAME) as collection:
-            collection.extract_to(store, extractor)
-        (tmp_path / "a").rename(tmp_path / "b")
-        stored = read_all(client, "docs_gear")
-        with put(tmp_path / "b", {3: "Eve knows Bob."}) as collection:
-            estimate = collection.estimate(store, extractor)
-        assert (estimate.passages, estimate.calls) == (3, 1) and read_all(client, "docs_gear") == stored
-
-
 def test_a_run_that_was_killed_is_repeated(client: QdrantClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llama_index_gear.ingestion.existing_collection._PAGE", 1)
     fill_raw(client)
@@ -492,123 +477,14 @@ def test_collections_of_one_name_in_two_places_leave_each_other_s_passages(tmp_p
                 assert (report.passages, report.deleted) == (passages, 0)
         assert report.written == 0 and {node.node_id for node in store.get_nodes()} == {"1", "2", "3"}
         (tmp_path / "a").rename(tmp_path / "moved")
+        earlier = str(tmp_path / "a")
         with ExistingCollection.from_path(tmp_path / "moved", "docs") as collection:
+            with pytest.raises(ArgumentError, match=re.escape(f"say place={earlier!r}")):
+                collection.extract_to(store)
+        with ExistingCollection.from_path(tmp_path / "moved", "docs", place=earlier) as collection:
             report = collection.extract_to(store)
             assert (report.passages, report.written, report.deleted) == (2, 0, 0)
-            assert len(store.get_nodes()) == 3
-
-
-def put(folder: Path, texts: dict[Any, str]) -> ExistingCollection:
-    client = QdrantClient(path=str(folder))
-    put_raw(client, {point: {"text": text} for point, text in texts.items()})
-    client.close()
-    return ExistingCollection.from_path(folder, "docs")
-
-
-SAME: dict[Any, str] = {1: "Ada knows Bob.", 2: "Ulm is a town of Swabia."}
-
-
-def list_places(store: GeARVectorStore) -> set[str]:
-    return {Path(node.metadata["gear_source"]["place"]).name for node in store.get_nodes()}
-
-
-def test_a_collection_that_moved_is_known_by_name_and_texts(tmp_path: Path) -> None:
-    with closing(QdrantClient(":memory:")) as client:
-        store = make_store(client)
-        with put(tmp_path / "a", {**SAME, 3: "Eve knows Bob.", 4: "Ivo knows Eve."}) as collection:
-            assert not collection.is_in(store)
-            assert collection.extract_to(store).written == 4 and collection.is_in(store)
-        earlier = tmp_path / "a"
-        for folder, changes in (("b", (4, 2, 1)), ("c", (4, 1, 0))):  # what changed beside the move is done
-            shutil.rmtree(earlier)
-            earlier = tmp_path / folder
-            with put(earlier, {**SAME, 3: f"Eve lives in {folder}.", 5: "Ida knows Eve."}) as collection:
-                assert collection.is_in(store)
-                report = collection.extract_to(store)
-            assert (report.passages, report.written, report.deleted) == changes
-            assert {node.node_id for node in store.get_nodes()} == {"1", "2", "3", "5"} and store.check().ok
-            assert list_places(store) == {folder}
-        with put(tmp_path / "d", {1: "Other.", 2: "Texts."}) as collection:
-            assert not collection.is_in(store)
-            with pytest.raises(ArgumentError, match=r"give each collection a store of its own, or clear\(\)"):
-                collection.extract_to(store)
-        with put(tmp_path / "a", {9: "Another collection."}) as collection:  # it is where the first one was
-            report = collection.extract_to(store)
-            assert (report.written, report.deleted) == (1, 0) and len(store.get_nodes()) == 5
-        with put(tmp_path / "c", dict.fromkeys((1, 2, 3, 5), "All is new.")) as collection:
-            assert collection.extract_to(store).written == 4, "it is where it moved to, whatever it says there"
-
-
-async def test_a_copy_is_no_move_unless_it_is_said_to_be(tmp_path: Path) -> None:
-    with closing(QdrantClient(":memory:")) as client:
-        store = make_store(client)
-        put_raw(client, {point: {"text": text} for point, text in SAME.items()})
-        ExistingCollection("docs", client).extract_to(store)
-        with put(tmp_path / "a", SAME) as collection:  # nobody can tell whether the memory still has it
-            assert not collection.is_in(store) and collection.is_in(store, moved=True)
-            with pytest.raises(ArgumentError, match="moved=True"):
-                collection.extract_to(store)
-            assert list_places(store) == {"memory"}
-            assert (await collection.aextract_to(store, moved=True)).written == 0 and list_places(store) == {"a"}
-        with put(tmp_path / "b", SAME) as collection:
-            assert not await collection.ais_in(store)
-            with pytest.raises(ArgumentError, match="moved=True"):
-                await collection.aextract_to(store)
-            assert await collection.ais_in(store, moved=True) and list_places(store) == {"a"}
-            with closing(QdrantClient(path=str(tmp_path / "a"))) as theirs:
-                theirs.delete_collection("docs")
-            assert collection.extract_to(store).written == 0 and list_places(store) == {"b"}
-
-
-def test_half_of_all_pages_makes_a_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page_flow = Collections.page_flow
-    monkeypatch.setattr(
-        Collections, "page_flow", lambda *arguments, **options: page_flow(*arguments, **{**options, "limit": 2})
-    )
-    with closing(QdrantClient(":memory:")) as client:
-        store = make_store(client)
-        texts: dict[Any, str] = {point: f"Town {point} lies in Sweden." for point in range(8)}
-        with put(tmp_path / "a", texts) as collection:
-            collection.extract_to(store)
-        shutil.rmtree(tmp_path / "a")
-        page = [
-            int(node.node_id) for node in run(reads_of(store).imported_flow("docs"), connection_of(store).answer)[0]
-        ]
-        assert len(page) == 2
-        for place, kept, is_moved in (("b", page, False), ("c", sorted(texts.keys() - set(page))[:4], True)):
-            others = {point: text if point in kept else "Other." for point, text in texts.items()}
-            with put(tmp_path / place, others) as collection:
-                assert collection.is_in(store) is is_moved
-
-
-def test_a_move_that_was_interrupted_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llama_index_gear.ingestion.moves._BATCH", 1)
-    with closing(QdrantClient(":memory:")) as client:
-        store = make_store(client, tenant_field="group")
-        texts = {point: {"text": f"Town {point} lies in Sweden.", "group": f"{point % 2}"} for point in range(4)}
-        for folder in ("a", "b"):
-            with closing(QdrantClient(path=str(tmp_path / folder))) as theirs:
-                changed = {2: {"text": "Other.", "group": "0"}, 3: {"text": "Other.", "group": "1"}}
-                put_raw(theirs, {**texts, **(changed if folder == "b" else {})})
-        with ExistingCollection.from_path(tmp_path / "a", "docs") as collection:
-            collection.extract_to(store)
-        shutil.rmtree(tmp_path / "a")
-        add, calls = GeARVectorStore.add, []
-
-        def add_once(self: GeARVectorStore, *arguments: Any, **options: Any) -> list[str]:
-            calls.append(arguments)
-            if len(calls) > 1:
-                raise KeyboardInterrupt
-            return add(self, *arguments, **options)
-
-        with ExistingCollection.from_path(tmp_path / "b", "docs") as collection:
-            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-                patch.setattr(GeARVectorStore, "add", add_once)
-                collection.extract_to(store)
-            report = collection.extract_to(store)
-            assert (report.passages, report.written, report.deleted) == (4, 2, 0) and store.check().ok
-        for tenant in "01":
-            assert list_places(store.for_tenant(tenant)) == {"b"} and len(store.for_tenant(tenant).get_nodes()) == 2
+            assert len(store.get_nodes()) == 3 and collection.place == earlier
 
 
 def test_a_failed_call_and_a_ceiling_leave_the_triples_that_are_there(client: QdrantClient) -> None:

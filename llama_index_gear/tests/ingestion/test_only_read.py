@@ -19,8 +19,8 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear import ExistingCollection, GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.store.deletes import UnfinishedWrites
 from llama_index_gear.store.schema import ANY_CALL, UNFINISHED
-from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage
 
@@ -255,8 +255,9 @@ def test_nothing_is_deleted_through_an_alias_that_was_moved(client: QdrantClient
         if name == "scroll" and options["with_payload"] is False:  # what is gone is looked up
             lead(client, "current", "docs")
 
+    relay = ExistingCollection("docs", Relay(client, move), place=ExistingCollection("docs", client).place)
     with pytest.raises(ArgumentError, match=REFUSED):
-        ExistingCollection("docs", Relay(client, move)).extract_to(store, moved=True)  # a relay tells no server's place
+        relay.extract_to(store)  # a relay tells no server's place
     assert read_all(client) == theirs
 
 

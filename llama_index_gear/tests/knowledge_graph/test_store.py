@@ -17,9 +17,8 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
-from llama_index_gear.knowledge_graph import sparse
-from llama_index_gear.knowledge_graph.sparse import LoadResult
-from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.knowledge_graph import store as graph_store
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore, LoadResult
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
@@ -320,7 +319,7 @@ def test_triples_are_embedded_when_they_are_met_and_then_remembered(tmp_path: Pa
 
 
 def test_vectors_are_forgotten_before_there_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparse, "_MAX_VECTORS", 4)
+    monkeypatch.setattr(graph_store, "_MAX_VECTORS", 4)
     with ExternalTripleStore.from_path(tmp_path, embed_model=EMBED) as graph:
         graph.load(TRIPLES)
         request = methodcaller("neighbors_flow", [("Q2",)], embed(QUESTION), [], 10, QUESTION)

@@ -484,12 +484,6 @@ def test_a_file_that_breaks_off_says_so_and_keeps_what_was_read(tmp_path: Path, 
         WikidataDump(damaged, tmp_path / "other").read()
 
 
-def test_speed_counts_all_runs(tmp_path: Path) -> None:
-    dump = WikidataDump(_write_dump(tmp_path / "dump.json"), tmp_path / "index")
-    before = dump.read().seconds
-    assert before > 0 and WikidataDump(tmp_path / "dump.json", tmp_path / "index").read().seconds == before
-
-
 # -- Graphs of one's own ----------------------------------------------------------------------------------------------
 
 

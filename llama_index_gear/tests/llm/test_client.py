@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 import time
 import weakref
@@ -12,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core.base.llms.types import ChatResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, ToolCallBlock
 from llama_index.core.llms import LLMMetadata
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import TextNode
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, T2RAGQueryEngine, Triple
 from llama_index_gear.errors import OutOfTime
-from llama_index_gear.llm import retries
+from llama_index_gear.llm import client
 from llama_index_gear.llm.client import aask_llm, ask_llm
-from llama_index_gear.llm.responses import count_tokens
+from llama_index_gear.llm.responses import count_tokens, read_text
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -172,7 +173,7 @@ MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_an_error_that_may_pass_is_retried_as_often_as_allowed(
     mode: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
     reply = await ask(mode, ScriptedLLM([error, error, "yes"]))
     assert (reply.text, reply.calls, reply.error) == ("yes", 3, None)
     reply = await ask(mode, ScriptedLLM([error] * 4))
@@ -185,7 +186,7 @@ async def test_an_error_that_may_pass_is_retried_as_often_as_allowed(
 
 @MODES
 async def test_no_retry_begins_that_would_be_late(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "RETRY_BACKOFF", 600.0)
+    monkeypatch.setattr(client, "RETRY_BACKOFF", 600.0)
     reply = await ask(mode, ScriptedLLM([Overloaded("full")]), within=300.0)
     assert isinstance(reply.error, Overloaded) and reply.calls == 1
 
@@ -218,3 +219,15 @@ async def test_a_reply_that_is_cut_off_in_its_thoughts_is_asked_for_once_more_wi
     assert (reply.calls, reply.is_thought) == (1, True)
     reply = await ask(mode, ScriptedLLM(["<think>hm"]))  # nothing tells how to give it more room
     assert (reply.calls, reply.is_thought) == (1, True)
+
+
+def test_arguments_of_a_call_that_no_one_asked_for_are_the_reply() -> None:
+    """As clients of LlamaIndex give them: blocks, or OpenAI's own form; words beside them come first."""
+    older = {"tool_calls": [{"function": {"arguments": FACT}}]}
+    for message, said in (
+        (ChatMessage(blocks=[ToolCallBlock(tool_name="facts", tool_kwargs=FACT)]), FACT),
+        (ChatMessage(blocks=[ToolCallBlock(tool_name="facts", tool_kwargs=json.loads(FACT))]), FACT),
+        (ChatMessage(content=None, additional_kwargs=older), FACT),
+        (ChatMessage(content="No facts.", additional_kwargs=older), "No facts."),
+    ):
+        assert read_text(ChatResponse(message=message)) == said

@@ -17,24 +17,21 @@ from llama_index_gear.agents.gear.external_policy import parse_decision, parse_r
 from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, parse_query, parse_verdict
 from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.extraction.calls import parse_extraction, parse_shared_extraction
+from llama_index_gear.extraction.calls import parse_extraction, read_types
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.flow import Reply
-from llama_index_gear.llm.entity_types import read_numbered_types, read_types
-from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, ScannedReply
-from llama_index_gear.llm.parsing import parse_numbered, parse_triples
+from llama_index_gear.llm.json_scan import ScannedReply
+from llama_index_gear.llm.parsing import parse_triples
 from llama_index_gear.llm.selection import parse_selection
 from llama_index_gear.tests.scanning import scan_reply
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
-PASSAGES = [("Ada knows Bob.", "Ada"), ("Bob knows Cid.", "Bob"), ("Cid knows Ada.", "Cid")]
 SCHEMA = ExtractionSchema(entity_types=("person", "ada"), relation_types=("knows", "x"))
 
 PARSERS: dict[str, Callable[[ScannedReply], Any]] = {
     "triples": parse_triples,
-    "numbered": lambda reply: parse_numbered(reply, 3),
     "facts and verdict": parse_facts_and_verdict,
     "verdict": parse_verdict,
     "query": parse_query,
@@ -44,13 +41,8 @@ PARSERS: dict[str, Callable[[ScannedReply], Any]] = {
     "decomposition": lambda reply: parse_decomposition(reply, TEMPLATE),
     "statements": parse_statements,
     "types": read_types,
-    "numbered types": read_numbered_types,
     "extraction": lambda reply: parse_extraction(Reply(reply.text)),
     "extraction with a schema": lambda reply: parse_extraction(Reply(reply.text), SCHEMA),
-    "extraction together": lambda reply: parse_shared_extraction(Reply(reply.text), PASSAGES, ["1", "2", "3"]),
-    "together with a schema": lambda reply: parse_shared_extraction(
-        Reply(reply.text), PASSAGES, ["1", "2", "3"], SCHEMA
-    ),
 }
 NAMES = [
     "triples", "facts", "entities", "passages", "passage", "subject", "predicate", "object", "head", "relation",
@@ -152,14 +144,3 @@ def test_whatever_a_model_says_is_read_or_refused(parser: str) -> None:
         for text in list_strings(value):
             assert not any("\ud800" <= mark <= "\udfff" for mark in text), f"seed {SEED}, reply {number}: {reply!r}"
     assert read > DRAWN // 100  # some say something
-
-
-def test_huge_replies_are_read_or_refused() -> None:
-    chance = random.Random(SEED)
-    for parser in PARSERS.values():
-        reply = draw_reply(chance) or "["
-        for size in (MAX_REPLY_LENGTH // 5, MAX_REPLY_LENGTH + 1):
-            try:
-                parser(scan_reply((reply * (size // len(reply) + 1))[:size]))
-            except ReplyError:
-                pass

@@ -26,7 +26,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.agents.gear.gist import GistState
+from llama_index_gear.agents.gear.policy import GistState
 from llama_index_gear.agents.gear.reasoning import READ_AND_REASON_PROMPT, read_and_reason_flow, read_gist_flow
 from llama_index_gear.agents.gear.selection import read_step_flow
 from llama_index_gear.agents.memory import GistMemory, PassagePool
@@ -34,7 +34,7 @@ from llama_index_gear.agents.t2rag.clues import Clues
 from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, RESOLVE_PROMPT, decompose_flow, resolve_flow
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import READ_PROMPT, read_facts_flow
-from llama_index_gear.extraction.prompts import EXTRACT_PROMPT
+from llama_index_gear.extraction.calls import EXTRACT_PROMPT
 from llama_index_gear.flow import CallLLM, Reply, run
 from llama_index_gear.llm.prompting import drop_echoes, require_own
 from llama_index_gear.nodes import read_triples
@@ -198,11 +198,10 @@ def test_what_makes_one_call_warns_of_a_model_that_repeats_its_prompt(
 
 
 @pytest.mark.parametrize("echoing", ECHOING)
-@pytest.mark.parametrize("passages_per_call", [1, 3])
 def test_an_extractor_stores_nothing_of_a_model_that_repeats_its_prompt(
-    echoing: str, passages_per_call: int, caplog: pytest.LogCaptureFixture
+    echoing: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    extractor = GeARTripleExtractor(llm=ECHOING[echoing](), passages_per_call=passages_per_call)
+    extractor = GeARTripleExtractor(llm=ECHOING[echoing]())
     texts = ["Dell Curry joined the Hornets.", "The Hornets play in Charlotte.", "Charlotte is a city."]
     with caplog.at_level(logging.WARNING):
         nodes = extractor([TextNode(text=text) for text in texts])

@@ -21,17 +21,13 @@ from llama_index_gear.llm.json_scan import (
     Fields,
     Number,
     ScannedReply,
-    find_forms,
-    find_objects,
-    find_texts,
     scan,
 )
-from llama_index_gear.llm.parsing import parse_numbered, parse_triples
+from llama_index_gear.llm.parsing import parse_triples
 from llama_index_gear.tests.scanning import scan_reply
 
 PARSERS: dict[str, Callable[[ScannedReply], Any]] = {
     "triples": parse_triples,
-    "numbered": lambda reply: parse_numbered(reply, 9),
     "facts and verdict": parse_facts_and_verdict,
     "verdict": parse_verdict,
     "query": parse_query,
@@ -70,20 +66,6 @@ def test_values_of_a_text(text: str, values: list[Any]) -> None:
 def test_numbers_are_texts_that_are_known_for_numbers() -> None:
     ((number, text, flag),) = scan_values('[1.0, "1.0", true]')
     assert (number, type(number), type(text), flag) == ("1.0", Number, str, True)
-
-
-def test_objects_come_outermost_first_and_in_order() -> None:
-    text = '{"a": {"b": {}}, "c": [[{"d": 1}], {"e": 2}]} {"f": 3}'
-    assert [list(fields) for fields in find_objects(scan_values(text))] == [["a", "c"], ["b"], [], ["d"], ["e"], ["f"]]
-
-
-def test_a_form_has_all_that_is_said_of_a_name_whatever_its_case() -> None:
-    values = scan_values('{"x": [{"Key": 1, "b": 2, "KEY": 3, "Key": 4}], "key ": 5}')
-    assert find_forms(values, "key") == [{"key": ["1", "3", "4"], "b": ["2"]}]
-
-
-def test_texts_of_lists_in_lists() -> None:
-    assert list(find_texts(scan_values('[["a", [1, {"b": "c"}, null, true]], "d"]')[0])) == ["a", "1", "d"]
 
 
 @pytest.mark.parametrize(

@@ -166,9 +166,6 @@ COPIES: list[Callable[[PassageRanker], PassageRanker]] = [
     lambda ranker: pickle.loads(pickle.dumps(ranker)),
     copy.deepcopy,
     copy.copy,
-    lambda ranker: PassageRanker.from_dict(ranker.to_dict()),
-    lambda ranker: PassageRanker.from_dict(json.loads(json.dumps(ranker.to_dict()))),
-    lambda ranker: PassageRanker.from_json(ranker.to_json()),
 ]
 
 
@@ -180,26 +177,6 @@ def test_a_copy_ranks_as_the_original(make_copy: Any, caplog: pytest.LogCaptureF
     assert caplog.records == []  # nothing was left out
     assert (made.top_n, made.weights, made.language) == (3, WEIGHTS, "german") and made.to_dict() == ranker.to_dict()
     assert made.postprocess_nodes(RESULTS, query_str=QUESTION) == ranker.postprocess_nodes(RESULTS, query_str=QUESTION)
-
-
-def test_from_dict_refuses_what_is_no_ranker() -> None:
-    class Own(TransformComponent):
-        def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-            return list(nodes)
-
-    data = PassageRanker(extractor=Own()).to_dict()
-    with pytest.raises(ArgumentError, match="give it again, extractor="):
-        PassageRanker.from_dict(data)
-    assert isinstance(PassageRanker.from_dict(data, extractor=Own(), top_n=7).extractor, Own)
-    wrong: list[tuple[Any, str]] = [
-        ({"top_k": 5}, "a PassageRanker has no top_k"),
-        ({"top_n": 0}, "top_n"),
-        ({"weights": {"dense": 1.0}}, "the ranking has no signal 'dense'"),
-        ({"language": "klingon"}, "klingon"),
-    ]
-    for values, message in wrong:
-        with pytest.raises(ArgumentError, match=message):
-            PassageRanker.from_dict(values)
 
 
 # -- bad arguments ----------------------------------------------------------------------------------------------------

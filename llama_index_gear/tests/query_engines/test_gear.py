@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core import PromptTemplate, Settings
-from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core import PromptTemplate
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
@@ -20,11 +19,10 @@ from llama_index.core.instrumentation.events.query import QueryEndEvent, QuerySt
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.query_engine import RouterQueryEngine, SubQuestionQueryEngine
+from llama_index.core.query_engine import SubQuestionQueryEngine
 from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool
 from llama_index_instrumentation import get_dispatcher
 
@@ -36,7 +34,6 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
@@ -181,16 +178,6 @@ async def test_the_trace_beside_the_answer(store: GeARVectorStore, mode: Mode) -
 
 
 @MODES
-async def test_what_a_limit_left_is_answered_from_and_named(store: GeARVectorStore, mode: Mode) -> None:
-    llm = ScriptedLLM([*SEARCH[:4], ANSWER])
-    response = await ask(
-        mode, GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), budget=Budget(max_llm_calls=4)))
-    )
-    assert str(response) == ANSWER and response.metadata["gear_stopped"] == "max_llm_calls"
-    assert response.metadata["gear_llm_calls"] == 4 and {"ann", "bob"} <= set(list_ids(response.source_nodes))
-
-
-@MODES
 async def test_a_failing_search_is_answered_from_and_named(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM([*SEARCH[:5], PermissionError("down"), ANSWER])
     response = await ask(mode, GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm))))
@@ -207,15 +194,6 @@ async def test_an_empty_store_has_an_empty_response(tmp_path: Path, mode: Mode) 
         assert await join_pieces(response) == "Empty Response" and response.source_nodes == []
         assert response.metadata["gear_stopped"] == "nothing found" and response.metadata["gear_llm_calls"] == 0
         assert response.metadata["gear_queries"] == [QUESTION] and llm.history == []
-
-
-def test_arguments_reach_the_retriever(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    llm = ScriptedLLM([write_facts(FATHER), ANSWER])
-    monkeypatch.setattr(Settings, "_llm", llm)
-    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store), calls="single", similarity_top_k=2))
-    response = engine.query(QUESTION)
-    assert str(response) == ANSWER and len(response.source_nodes) == 2
-    assert engine.retriever.llm is llm and llm.remaining == 0
 
 
 # -- streaming, and the reasoner's own answer -------------------------------------------------------------------------
@@ -248,16 +226,6 @@ async def test_a_synthesizer_of_one_s_own_gets_the_passages_as_they_are(store: G
     assert all(PASSAGES[name][0] in prompt for name in used) and "[1]" not in prompt and "gear_" not in prompt
     assert all(PASSAGES[name][0] not in prompt for name in PASSAGES.keys() - set(used))
     assert len(response.source_nodes) == len(PASSAGES) and response.metadata["gear_stopped"] == "answered"
-
-
-@MODES
-async def test_a_streaming_synthesizer_of_one_s_own(store: GeARVectorStore, mode: Mode) -> None:
-    writer = ScriptedLLM(["Italy, I think"])
-    own = get_response_synthesizer(llm=writer, streaming=True)
-    response = await ask(
-        mode, GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SEARCH))), own)
-    )
-    assert await join_pieces(response) == "Italy,| I| think" and response.metadata["gear_llm_calls"] == 7
 
 
 class OnlyEvenRanks(BaseNodePostprocessor):
@@ -364,12 +332,6 @@ async def test_the_events_end_with_the_response(store: GeARVectorStore) -> None:
         assert response.metadata is not None and response.metadata["gear_llm_calls"] == 7
 
 
-async def test_an_error_comes_out_of_the_stream(store: GeARVectorStore) -> None:
-    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM([PermissionError("down")]))))
-    with pytest.raises(PermissionError, match="down"):
-        _ = [item async for item in engine.astream_events(QUESTION)]
-
-
 class Recorder(BaseEventHandler):
     seen: list[BaseEvent] = []
 
@@ -455,48 +417,11 @@ async def get_last(engine: GeARQueryEngine, question: str) -> Any:
     return last
 
 
-@MODES
-async def test_a_trace_asked_for_does_not_reach_the_next_question(store: GeARVectorStore, mode: Mode) -> None:
-    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SCRIPT * 3))))
-    _, first = await ask_with_trace(mode, engine)
-    before = first.model_dump()
-    await ask(mode, engine)
-    _, second = await ask_with_trace(mode, engine)
-    assert first.model_dump() == before and len(first.calls) == len(second.calls) == 7
-
-
-async def test_cancelling_stops_the_work(store: GeARVectorStore) -> None:
-    began = asyncio.Event()
-
-    class Forever(OnlyEvenRanks):
-        async def _apostprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> Any:
-            began.set()
-            await asyncio.sleep(60)
-
-    llm = ScriptedLLM(SCRIPT)
-    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm)), node_postprocessors=[Forever()])
-    task = asyncio.create_task(engine.aquery(QUESTION))
-    await asyncio.wait_for(began.wait(), 30)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert llm.remaining == 1  # the answer
-
-
 # -- composed with LlamaIndex -----------------------------------------------------------------------------------------
 
 
 def make_tool(engine: BaseQueryEngine, name: str = "facts") -> QueryEngineTool:
     return QueryEngineTool.from_defaults(engine, name=name, description="questions over several passages")
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own
-async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
-    script = ScriptedLLM(SCRIPT)
-    llm, seen = tool_caller("facts", QUESTION)
-    facts_tool = make_tool(GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=script))))
-    await FunctionAgent(tools=[facts_tool], llm=llm, streaming=False).run("Find out.")
-    assert any(ANSWER in text for text in seen) and script.remaining == 0
 
 
 def make_sub_question_engine(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEngine:
@@ -527,17 +452,3 @@ def check_sub_questions(response: Any) -> None:
 @MODES
 async def test_under_a_sub_question_engine(store: GeARVectorStore, mode: Mode) -> None:
     check_sub_questions(await ask(mode, make_sub_question_engine(store, use_async=mode == "async")))
-
-
-@MODES
-async def test_behind_a_router(store: GeARVectorStore, mode: Mode) -> None:
-    script, unused = ScriptedLLM(SCRIPT), ScriptedLLM()
-    tools = [
-        make_tool(GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=unused))), "one"),
-        make_tool(GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=script))), "two"),
-    ]
-    selector = LLMSingleSelector.from_defaults(llm=ScriptedLLM(['[{"choice": 2, "reason": "several hops"}]']))
-    response = await ask(mode, RouterQueryEngine(selector, tools, llm=ScriptedLLM()))
-    assert str(response) == ANSWER and script.remaining == 0 and unused.history == []
-    assert select_search_metadata(response) == COMPACT
-    assert response.metadata["selector_result"].ind == 1

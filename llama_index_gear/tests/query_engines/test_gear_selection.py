@@ -11,12 +11,10 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore, SyncGERetriever
-from llama_index_gear.errors import ArgumentError
-from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
+from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace import rendering
-from llama_index_gear.trace.trace import Trace, TraceEvent
+from llama_index_gear.trace.trace import Trace
 
 QUESTION = "Where does the father of Ann live"
 TEXTS = {
@@ -133,20 +131,6 @@ async def test_a_synthesizer_cites_what_it_was_shown(store: GeARVectorStore, mod
     assert (trace.response, trace.citations) == ("Mine [1]", {})  # its passages had no numbers
 
 
-async def test_the_response_is_an_event(store: GeARVectorStore) -> None:
-    engine, _ = make_engine(store, [say_answer("bob")])
-    events = [item async for item in engine.astream_events(QUESTION) if isinstance(item, TraceEvent)]
-    (citations,) = [event.value for event in events if event.kind == "citations"]
-    assert citations == {"1": "bob"}
-
-
-@MODES
-async def test_streaming(store: GeARVectorStore, mode: str) -> None:
-    response = await query(mode, make_engine(store, [say_answer("bob")], streaming=True)[0])
-    parts = list(response.response_gen) if mode == "sync" else [part async for part in response.response_gen]
-    assert "".join(parts) == "Rome [1]"
-
-
 @MODES
 async def test_without_an_answer_one_more_call_answers_from_what_there_is(store: GeARVectorStore, mode: str) -> None:
     engine, llm = make_engine(store, [*UNANSWERED, "Perhaps Rome [1]"])
@@ -180,10 +164,3 @@ async def test_a_synthesizer_of_the_user_s_gets_the_named_passages(store: GeARVe
         engine, _ = make_engine(store, replies, response_synthesizer=get_response_synthesizer(llm=own))
         assert str(await query(mode, engine)) == "Mine"
         assert [name for name, text in TEXTS.items() if text in own.history[-1]] == shown
-
-
-def test_arguments_that_do_not_go_together(store: GeARVectorStore) -> None:
-    with pytest.raises(ArgumentError, match="abstain: write GeARRetriever"):
-        GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM())), abstain=True)
-    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(), abstain=True)
-    assert set(engine.get_prompts()) >= {"retriever:select", "response_synthesizer:text_qa_template"}

@@ -118,13 +118,6 @@ async def test_an_empty_answer_names_the_passages(
     assert trace.unanswered and "gave no answer" in response.metadata["gear_warning"]
 
 
-async def test_an_empty_answer_is_not_verified(store: GeARVectorStore) -> None:
-    llm = answer_with("")
-    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"), verify=True)
-    _, trace, _ = await ask("sync", engine)
-    assert trace.verification == "no answer" and not any("follows" in prompt for prompt in llm.history)
-
-
 @MODES
 @STREAMED
 async def test_a_synthesizer_of_one_s_own_says_no_thoughts_either(
@@ -139,19 +132,11 @@ async def test_a_synthesizer_of_one_s_own_says_no_thoughts_either(
     assert text == trace.response == "Rome, I say"
 
 
-async def test_thoughts_do_not_reach_the_agent_behind_a_tool(store: GeARVectorStore) -> None:
-    llm = answer_with("<think>Is it [3]?</think>Rome [2]")
-    output = (
-        GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single")).as_tool().call(QUESTION)
-    )
-    assert output.content.startswith("Rome [2]\n[2] ") and output.content.count("\n") == 1
-
-
 @MODES
 async def test_an_answer_that_a_busy_server_refuses_is_asked_for_again(
     store: GeARVectorStore, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
     llm = ScriptedLLM(['{"triples": []}', ConnectionError("lost"), TimeoutError("late"), "Rome [2]"])
     engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"))
     text, _, _ = await ask(mode, engine)

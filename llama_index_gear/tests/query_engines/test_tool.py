@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,24 +112,6 @@ async def test_what_was_not_found_is_said_without_citations(store: GeARVectorSto
     lost = '{"needed": [], "facts": [], "answerable": false, "query": "Who is Bob?"}'
     output = await make_engine(store, [lost] * 4, abstain=True).as_tool().acall(QUESTION)
     assert output.content == "I don't know. Not found: Who is Bob?"
-
-
-async def test_the_event_loop_goes_on(store: GeARVectorStore) -> None:
-    """The agent's other tools, and its user, are served while the tool waits for a model."""
-    waiting, ticked = asyncio.Event(), asyncio.Event()
-
-    class Slow(ScriptedLLM):
-        async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
-            waiting.set()
-            await ticked.wait()
-            return self.complete(prompt)
-
-    llm = Slow(GEAR)  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm)
-    task = asyncio.create_task(engine.as_tool().acall(input=QUESTION))
-    await waiting.wait()
-    ticked.set()
-    assert (await task).content.startswith("Rome ")
 
 
 def test_the_description_is_short_enough_for_any_model(store: GeARVectorStore) -> None:

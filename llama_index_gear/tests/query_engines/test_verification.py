@@ -212,17 +212,6 @@ async def test_without_verify_nothing_is_checked(store: GeARVectorStore, mode: s
 
 
 @MODES
-async def test_if_the_cited_passages_lack_a_step_those_that_earlier_steps_named_are_added(
-    store: GeARVectorStore, mode: str
-) -> None:
-    engine, llm = make_engine(store, [NEXT, select_and_answer("bob")], judge("ann", "bob"))
-    response, trace = await query(mode, engine)
-    assert str(response) == "Rome [2]" and response.metadata["gear_cited"] == ["bob"]
-    assert list_checks(llm) == [["bob"], ["bob", "ann"], ["ann"]] and trace.supporting == ["bob", "ann"]
-    assert trace.checks[0].missing == LACKING and response.metadata["gear_supporting"] == ["bob", "ann"]
-
-
-@MODES
 async def test_where_none_is_cited_the_named_ones_are_checked(store: GeARVectorStore, mode: str) -> None:
     own = get_response_synthesizer(llm=ScriptedLLM(["Mine [1]"]))
     engine, llm = make_engine(store, [select_and_answer("bob", "ann")], judge("bob"), response_synthesizer=own)
@@ -242,15 +231,6 @@ async def test_the_checked_passages_follow_postprocessors(store: GeARVectorStore
 
 
 @MODES
-async def test_an_answer_without_support_is_said_to_have_none(store: GeARVectorStore, mode: str) -> None:
-    engine, llm = make_engine(store, [select_and_answer("bob")], judge("nothing"))
-    response, trace = await query(mode, engine)
-    assert str(response) == "Rome [1]" and len(list_checks(llm)) == 1
-    assert response.metadata["gear_verification"] == "unsupported" and response.metadata["gear_supporting"] == []
-    assert trace.checks[0].missing == LACKING
-
-
-@MODES
 async def test_what_is_no_answer_is_not_checked(store: GeARVectorStore, tmp_path: Path, mode: str) -> None:
     engine, llm = make_engine(store, [UNANSWERED], abstain=True)
     response, trace = await query(mode, engine)
@@ -263,12 +243,6 @@ async def test_what_is_no_answer_is_not_checked(store: GeARVectorStore, tmp_path
         engine, llm = make_engine(empty, [])
         response, trace = await query(mode, engine)
     assert str(response) == "Empty Response" and trace.verification == "no passage" and llm.history == []
-
-
-@MODES
-async def test_an_answer_is_checked_with_abstain_too(store: GeARVectorStore, mode: str) -> None:
-    engine, _ = make_engine(store, [select_and_answer("bob")], judge("bob"), abstain=True)
-    assert (await query(mode, engine))[1].verification == "supported"
 
 
 # -- limits and failures ----------------------------------------------------------------------------------------------
@@ -332,17 +306,6 @@ async def test_a_failing_call_does_not_lose_the_answer(
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert "could not be verified: failed: PermissionError" in record.getMessage()
     assert "Ann" not in record.getMessage()  # it may quote a passage
-
-
-@MODES
-async def test_a_reply_that_can_t_be_read_is_asked_for_once_more(store: GeARVectorStore, mode: str) -> None:
-    said: list[Reply] = ['{"follows": true}', "Hm", "Hm", "Hm", '{"follows": true}', '{"follows": false}']
-    engine, llm = make_engine(store, [select_and_answer("ann", "bob", "tea"), *said])
-    response, trace = await query(mode, engine)
-    first, _, third = trace.checks[0].passages
-    assert llm.remaining == 0 and trace.supporting == [first, third] and trace.verification == "supported"
-    assert [check.follows for check in trace.checks] == [True, None, True, False]
-    assert "could not be read" in llm.history[3] and response.metadata["gear_warning"] == ""
 
 
 # -- the same, sync and async, watched, prompted ----------------------------------------------------------------------

@@ -138,11 +138,3 @@ async def test_a_budget_that_ends_before_the_second_try_hides_nothing(store: GeA
     response, trace = await query(mode, GeARQueryEngine(agent))
     assert trace.stopped == "max_llm_calls" and trace.calls[0].unreadable
     assert response.metadata["gear_warning"].startswith("none of the language model's replies (1) could be read")
-
-
-@MODES
-async def test_a_reply_without_facts_was_read_all_the_same(store: GeARVectorStore, mode: str) -> None:
-    llm = ScriptedLLM(['{"triples": []}'])
-    agent = PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single")
-    _, trace = agent.retrieve_with_trace(QUESTION) if mode == "sync" else await agent.aretrieve_with_trace(QUESTION)
-    assert trace.warning == "" and Trace(question="?").warning == ""

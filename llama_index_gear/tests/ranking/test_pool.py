@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, write_line
@@ -207,6 +207,9 @@ def test_a_node_is_read_as_it_is_searched() -> None:
     assert read.id == "n" and list(read.triples) == [fact] and read.title == "Dell Curry"
     assert "Dell Curry" in read.text and "went to Tech" in read.text and "hidden" not in read.text
     assert "gear_triples" not in read.text
+    assert read.document == ""
+    node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="the book")
+    assert to_pool_passage(node).document == "the book"
 
 
 def test_a_passage_counts_once_for_all_names_of_an_entity() -> None:

@@ -52,13 +52,13 @@ def test_reasons_in_words() -> None:
     assert explain("dell", weights) == {
         "named": f"speaks of “Dell Curry”, which another passage names: {FACT}",
         "linked": f"names “Dell Curry”, as another passage does: {FACT}",
-        "new_words": "has “play” of the question, which the best other passage of the lists lacks",
+        "new_words": "has “play” of the question, which the other passage found first lacks",
     }
     milk = explain("milk", weights)
     assert milk["in_question"] == "speaks of “Milk”, which the question names"
-    assert milk["new_words"] == "has “milk” of the question, which the lists' two best passages lack"
+    assert milk["new_words"] == "has “milk” of the question, which the two passages found first lack"
     assert explain("stephen", RankingWeights({"tied": 9.0})) == {
-        "tied": "place 1 of the retriever that was there first"
+        "tied": "place 1 of the retriever whose passages are ranked"
     }
 
 
@@ -69,8 +69,10 @@ def test_reasons_by_words() -> None:
     pool = Pool("zeta? eta theta", passages, base, ENCODER)
     seen = {name: explain(name, RankingWeights({"shared_words": 9.0, "walk": 9.0}), pool) for name in "abcef"}
     assert seen["b"] == {
-        "shared_words": "shares rare words, which the question lacks, with passages that the lists place first",
-        "walk": "is reached over shared words from passages that the lists place first",
+        "shared_words": "shares “beta” and “gamma”, which the question lacks, with passages found first"
+    }
+    assert explain("b", RankingWeights({"walk": 9.0}), pool) == {
+        "walk": "shares words with passages found first, or with passages that do"
     }
     assert seen["e"] == {} and seen["f"] == {}  # nothing is shared: the walk only starts at the question's words
     assert explain("f", RankingWeights({"phrases": 9.0}), pool) == {
@@ -83,7 +85,7 @@ def test_words_of_a_script_whose_words_cannot_be_told_apart_are_not_quoted() -> 
         passages = [PoolPassage("a", "", []), PoolPassage("b", text, [])]
         pool = Pool(question, passages, {"base": ["a"]}, ENCODER)
         reason = explain("b", RankingWeights({"new_words": 9.0}), pool)["new_words"]
-        assert reason == "has words of the question, which the best other passage of the lists lacks"
+        assert reason == "has words of the question, which the other passage found first lacks"
 
 
 def test_a_passage_is_called_by_its_title() -> None:
@@ -107,6 +109,27 @@ def test_a_passage_is_called_by_its_title() -> None:
     both = Pool("Who met Bo?", [passages[0], passages[2]], {"base": []}, ENCODER)
     assert explain("b", weights, both)["linked"] == "names “Bo”, as “Ada (actor)” does: Ada — met — Bo"
     assert build_chain(pool, find(pool, "film")) == [["Ada", "acted in", "Hornets"]]
+
+
+def test_a_link_is_said_to_be_one() -> None:
+    """With the sentence around it, which may be long, and where it leads; a known name is named."""
+    long = f"Grease is kept {'in tins of lead ' * 20}beside the crane"
+    crane = PoolPassage("crane", "", [Triple("North Crane", "is", "tall")], "North Crane")
+    for predicate, title, verb, said in (
+        ("“See it.” links to", "Yard", "which “Yard” links to", "“See it.” links to North Crane"),
+        (
+            "“North Crane is near.” links to",
+            "",
+            "which another passage links to",
+            "“North Crane is near.” links to North",
+        ),
+        (f"“{long}” links to", "Yard", "which “Yard” links to", "beside the crane” links to North Crane"),
+        ("“The north crane.” mentions", "Yard", "which “Yard” names", "“The north crane.” mentions North Crane"),
+    ):
+        yard = PoolPassage("yard", "Grease", [Triple("Hall", predicate, "North Crane")], title)
+        pool = Pool("Where is grease?", [yard, crane], {"base": ["yard", "crane"]}, ENCODER)
+        named = explain("crane", BY_FACTS, pool)["named"]
+        assert named.startswith(f"is about “North Crane”, {verb}: “") and said in named and len(named) < 300
 
 
 def test_the_reason_is_the_topic_that_is_named() -> None:

@@ -205,6 +205,23 @@ def test_the_words_that_are_new_as_the_question_writes_them() -> None:
     assert place_first(plural, 1).list_new_words(0) == ["plays", "play"]
 
 
+def test_the_shared_words_are_those_that_count_most_as_the_passage_writes_them() -> None:
+    """Words of the question are none, and a passage shares nothing with itself."""
+    texts = {
+        "a": "Stephen's bakery, bread, flour and play",
+        "b": "Bakeries; breads: play Stephen",
+        "c": "flour, flour, flour and bread, bakery, salt",
+        "d": "salt",
+    }
+    pool = make_pool("Did Stephen play?", *(make_passage(*item) for item in texts.items()), CHEESE)
+    company = place_first(pool, 0, 1)
+    assert company.list_shared_words(1) == ["bakeries", "breads"]
+    assert set(company.list_shared_words(2)) == {"flour", "bread", "bakery"}
+    assert place_first(pool, 3).list_shared_words(4) == []
+    for place, signal in enumerate(company.compare()["shared_words"]):
+        assert bool(company.list_shared_words(place)) == (signal > 0)
+
+
 def test_phrases_are_the_question_s_neighboring_words() -> None:
     """Of "the father", "father of", "of Stephen" and "Stephen play", a passage has the first or the last."""
     pool = make_pool(

@@ -67,7 +67,7 @@ def test_a_walk_goes_through_a_link(store: GeARVectorStore, make: Any) -> None:
     store.link_aliases([("Dell Curry", "Wardell Curry")])
     found = find()
     assert "drafted" in found
-    if not isinstance(make(store), NaiveGERetriever) or make(store).pagerank is None:
+    if not isinstance(make(store), NaiveGERetriever) or make(store)._expansion.pagerank is None:
         assert found["drafted"]["gear_chain"] == [list(SON), list(DRAFTED)]
     store.unlink_aliases()
     assert find() == before

@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQueryMode
 
@@ -22,7 +19,7 @@ from llama_index_gear import GeARVectorStore, GraphRetriever, LocalPageRank, Pas
 from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
 from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
 from llama_index_gear.flow import EmbedQuery, run
-from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding()
@@ -407,20 +404,6 @@ def test_a_result_that_is_stored_again_is_stored_without_its_explanation(new_sto
     assert contents(new_store) == before
 
 
-async def test_a_fusion_knows_a_passage_again(store: GeARVectorStore) -> None:
-    dense = VectorStoreIndex.from_vector_store(store, embed_model=EMBED).as_retriever(similarity_top_k=10)
-    parts = [GraphRetriever(store), dense]
-    fusion = QueryFusionRetriever(
-        parts, llm=ScriptedLLM([]), num_queries=1, mode=FUSION_MODES.RECIPROCAL_RANK, similarity_top_k=100
-    )
-    expected: dict[str, float] = {}
-    for part in parts:
-        for rank, name in enumerate(list_ids(part.retrieve(QUESTION))):  # LlamaIndex counts from 0
-            expected[name] = expected.get(name, 0.0) + 1 / (60 + rank)
-    found = await fusion.aretrieve(QUESTION)
-    assert {result.node.node_id: result.score for result in found} == pytest.approx(expected)
-
-
 def test_over_another_ranked_retriever_the_last_explanation_stands(store: GeARVectorStore) -> None:
     """The ranks and reasons are those of the outer ranking."""
     inner = GraphRetriever(store, similarity_top_k=20)
@@ -448,18 +431,3 @@ def test_it_is_bound_to_its_process(store: GeARVectorStore) -> None:
     for attempt in (pickle.dumps, copy.deepcopy):
         with pytest.raises(StoreError, match="holds a connection, and can be neither pickled nor copied"):
             attempt(GraphRetriever(store))
-
-
-def test_other_wrong_arguments(store: GeARVectorStore) -> None:
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"weights": {"linked": 4.0}}, r"weights=RankingWeights\.load\(path\)"),
-        ({"pagerank": True}, r"pagerank=LocalPageRank\(\)"),
-        (
-            {"base_retriever": Fixed(), "vector_store_query_mode": VectorStoreQueryMode.SPARSE},
-            "leave out base_retriever",
-        ),
-        ({"vector_store_query_mode": VectorStoreQueryMode.MMR}, "HYBRID, SPARSE or DEFAULT"),
-    ]
-    for arguments, message in wrong:
-        with pytest.raises(ArgumentError, match=message):
-            GraphRetriever(store, **arguments)

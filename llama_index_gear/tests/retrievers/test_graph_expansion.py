@@ -11,22 +11,18 @@ from typing import Any, TypeAlias
 
 import pytest
 from llama_index.core import VectorStoreIndex
-from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import CompletionResponse
-from llama_index.core.evaluation import RetrieverEvaluator
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.node_parser import HierarchicalNodeParser, TokenTextSplitter, get_leaf_nodes
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, RouterRetriever
+from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import Document, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.storage_context import StorageContext
-from llama_index.core.tools import RetrieverTool
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 from qdrant_client import models
@@ -42,7 +38,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.errors import ArgumentError, UnsupportedFilter
+from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import local_pagerank_flow
@@ -114,17 +110,6 @@ async def test_the_graph_finds_what_the_base_cannot(store: GeARVectorStore, embe
     assert {"stephen", "dell"} <= set(list_ids(found))
     chains = {node.node.node_id: node.node.metadata["gear_chain"] for node in found}
     assert chains["dell"] == [["Stephen", "father", "Dell Curry"], ["Dell Curry", "went to", "Virginia Tech"]]
-
-
-async def test_three_triples_reach_three_hops(store: GeARVectorStore) -> None:
-    found = await retrieve_both_ways(NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3)))
-    assert {"stephen", "dell", "tech"} <= set(list_ids(found))
-
-
-async def test_the_score_is_the_arithmetic_of_the_two_ranks(store: GeARVectorStore) -> None:
-    for node in await retrieve_both_ways(NaiveGERetriever(store, similarity_top_k=6)):
-        ranks = node.node.metadata["gear_ranks"]
-        assert node.score == pytest.approx(sum(1 / (60 + rank) for rank in ranks.values()), abs=1e-12)
 
 
 async def test_the_explanation_is_hidden_from_models(store: GeARVectorStore) -> None:
@@ -215,19 +200,6 @@ def test_a_reader_that_fails_raises(store: GeARVectorStore) -> None:
         SyncGERetriever(store, llm=ScriptedLLM([PermissionError("down")])).retrieve(QUESTION)
 
 
-def test_prompts_are_visible_and_replaceable(store: GeARVectorStore) -> None:
-    from llama_index.core import PromptTemplate
-
-    llm = ScriptedLLM(['[["a", "b", "c"]]'])
-    retriever = SyncGERetriever(store, llm=llm)
-    assert "question" in retriever.get_prompts()["read"].template_vars
-    retriever.update_prompts({"read": PromptTemplate("Mine: {question} / {passages}")})
-    retriever.retrieve(QUESTION)
-    assert llm.history[0].startswith("Mine: ")
-    with pytest.raises(ArgumentError, match="passages"):
-        retriever.update_prompts({"read": PromptTemplate("{question}")})
-
-
 # -- PageRank ---------------------------------------------------------------------------------------------------------
 
 
@@ -289,16 +261,6 @@ def test_without_a_reader_a_triple_counts_as_it_resembles_the_question(
     vectors = WordEmbedding().get_text_embedding_batch(texts)
     opposite = QueryBundle("zzz", embedding=[-sum(column) for column in zip(*vectors, strict=True)])
     assert retriever.retrieve(opposite) and started == []  # nothing resembles it: the base passages alone
-
-
-async def test_a_filter_binds_pagerank(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    """PageRank does not reach what lies beyond a forbidden passage's triple."""
-    base = RankBM25Retriever(make_nodes(embed_model)[:1], similarity_top_k=1)
-    only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
-    for filters, expected in ((None, {"stephen", "dell", "tech"}), (only, {"stephen"})):
-        found = await retrieve_both_ways(NaiveGERetriever(store, base, filters=filters, pagerank=LocalPageRank()))
-        assert set(list_ids(found)) == expected
-        assert all("pagerank" in node.node.metadata["gear_ranks"] for node in found)
 
 
 async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbedding, tmp_path: Path) -> None:
@@ -398,36 +360,12 @@ def list_fetches(noted_reads: NotedReads) -> list[Sequence[str]]:
     return [arguments[0] for name, arguments in noted_reads if name == "get_flow"]
 
 
-def test_a_filter_that_cannot_be_honoured_is_refused(store: GeARVectorStore) -> None:
-    above = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.GT, value="x")])
-    with pytest.raises(UnsupportedFilter):
-        NaiveGERetriever(store, filters=above).retrieve(QUESTION)
-
-
 async def test_a_filter_that_matches_nothing_finds_nothing(store: GeARVectorStore) -> None:
     none = MetadataFilters(filters=[MetadataFilter(key="no such field", value="x")])
     assert await retrieve_both_ways(NaiveGERetriever(store, filters=none)) == []
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"similarity_top_k": 0}, {"similarity_top_k": -1},
-    ],
-)  # fmt: skip
-def test_numbers_outside_their_range(store: GeARVectorStore, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ArgumentError):
-        NaiveGERetriever(store, **wrong)
-
-
-def test_other_wrong_arguments(store: GeARVectorStore) -> None:
-    with pytest.raises(ArgumentError, match="empty"):
-        NaiveGERetriever(store).retrieve("   ")
-    with pytest.raises(ArgumentError, match="link_top_k"):
-        SyncGERetriever(store, llm=ScriptedLLM([]), link_top_k=0)
 
 
 async def test_an_empty_store_finds_nothing(tmp_path: Path, embed_model: WordEmbedding) -> None:
@@ -504,13 +442,6 @@ async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
     assert len(llm.history) == 1 and len(threads) >= 2 and threading.get_ident() not in threads
 
 
-async def test_many_at_once_equal_one_after_the_other(store: GeARVectorStore) -> None:
-    retriever = NaiveGERetriever(store)
-    questions = [f"{QUESTION} {word}" for word in ("Dell", "Virginia", "milk", "1982", "Tech") * 4]
-    together = await asyncio.gather(*(retriever.aretrieve(question) for question in questions))
-    assert [list_ids(found) for found in together] == [list_ids(retriever.retrieve(question)) for question in questions]
-
-
 # -- composed with LlamaIndex -----------------------------------------------------------------------------------------
 
 
@@ -523,17 +454,6 @@ async def test_in_a_query_engine(store: GeARVectorStore) -> None:
     engine = RetrieverQueryEngine.from_args(make_retriever(store), llm=llm)
     assert str(engine.query(QUESTION)) == str(await engine.aquery(QUESTION)) == "1982"
     assert "Virginia Tech" in llm.history[0] and "gear_" not in llm.history[0]
-
-
-@pytest.mark.parametrize("mode", ["reciprocal_rerank", "relative_score", "dist_based_score", "simple"])
-async def test_in_a_fusion(store: GeARVectorStore, embed_model: WordEmbedding, mode: Any) -> None:
-    bm25 = RankBM25Retriever(make_nodes(embed_model), similarity_top_k=6)
-    fusion = QueryFusionRetriever(
-        [make_retriever(store), bm25], llm=ScriptedLLM([]), num_queries=1, mode=mode, similarity_top_k=7
-    )
-    found = fusion.retrieve(QUESTION)
-    assert list_ids(found) == list_ids(await fusion.aretrieve(QUESTION))
-    assert {"stephen", "tech"} <= set(list_ids(found))
 
 
 def test_a_fusion_knows_a_passage_again(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
@@ -672,38 +592,6 @@ def test_a_postprocessor_s_arguments_are_its_walk_s(store: GeARVectorStore) -> N
         DiverseTripleBeamSearch(store, filter=None)  # type: ignore[call-arg]
 
 
-def test_bm25_in_memory_finds_words_in_the_smallest_corpus() -> None:
-    """A corpus so small that Okapi's inverse document frequency is 0 or less is searched all the same."""
-    two = [TextNode(id_="a", text="alpha beta"), TextNode(id_="b", text="gamma delta")]
-    assert list_ids(RankBM25Retriever(two).retrieve("alpha")) == ["a"]
-    assert list_ids(RankBM25Retriever(two[:1]).retrieve("alpha")) == ["a"]
-    assert list_ids(RankBM25Retriever(two).retrieve("epsilon")) == []
-    many = [TextNode(id_=str(n), text="alpha " * n) for n in range(1, 9)]
-    assert len(RankBM25Retriever(many, similarity_top_k=3).retrieve("alpha")) == 3
-
-
-async def test_behind_a_router_and_as_a_tool(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    tools = [
-        RetrieverTool.from_defaults(make_retriever(store), description="questions over several passages"),
-        RetrieverTool.from_defaults(RankBM25Retriever(make_nodes(embed_model)), description="look up a word"),
-    ]
-    choice = '[{"choice": 1, "reason": "several hops"}]'
-    router = RouterRetriever(
-        LLMSingleSelector.from_defaults(llm=ScriptedLLM([choice, choice])), tools, llm=ScriptedLLM([])
-    )
-    assert "dell" in list_ids(await retrieve_both_ways(router))
-    output = await tools[0].acall(QUESTION)
-    assert "Virginia Tech" in str(output)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own
-async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
-    tool = RetrieverTool.from_defaults(make_retriever(store), name="facts", description="look facts up")
-    llm, seen = tool_caller("facts", QUESTION)
-    await FunctionAgent(tools=[tool], llm=llm, streaming=False).run("Find out.")
-    assert any("Virginia Tech" in text for text in seen)
-
-
 async def test_under_auto_merging(tmp_path: Path, embed_model: WordEmbedding) -> None:
     text = " ".join(text + "." for text, _ in PASSAGES.values())
     sizes = {"large": 256, "small": 32}
@@ -732,12 +620,6 @@ async def test_under_auto_merging(tmp_path: Path, embed_model: WordEmbedding) ->
         list_ids(DiverseTripleBeamSearch(store).postprocess_nodes(merged, query_str=QUESTION))[0] == list_ids(merged)[0]
     )
     store.close()
-
-
-async def test_with_the_evaluator(store: GeARVectorStore) -> None:
-    evaluator = RetrieverEvaluator.from_metric_names(["hit_rate", "mrr"], retriever=make_retriever(store))
-    result = await evaluator.aevaluate(QUESTION, ["dell"])
-    assert result.metric_vals_dict["hit_rate"] == 1.0
 
 
 async def test_as_a_postprocessor_of_any_engine(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
@@ -771,8 +653,3 @@ async def test_postprocessor_equals_retriever(store: GeARVectorStore, embed_mode
 def test_postprocessor_needs_a_question(store: GeARVectorStore) -> None:
     with pytest.raises(ArgumentError, match="question"):
         DiverseTripleBeamSearch(store).postprocess_nodes([])
-
-
-def test_class_names() -> None:
-    assert "BaseRetriever" in [base.__name__ for base in SyncGERetriever.__mro__]
-    assert "BaseNodePostprocessor" in [base.__name__ for base in DiverseTripleBeamSearch.__mro__]

@@ -19,9 +19,8 @@ from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
-from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
+from llama_index_gear.retrievers.paper_gear import ExternalGeARRetriever, PaperGeARRetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding

@@ -175,29 +175,6 @@ def test_what_a_closed_event_loop_has_claimed_keeps_nobody_waiting(ids: set[str]
     assert not locks._claims
 
 
-def test_many_that_wait_for_one_another_are_served_in_turn() -> None:
-    """Each claim waits for the one before it, and no two that conflict are held at once."""
-    locks, order, busy = PassageLocks(), list[int](), threading.Lock()
-    first = take(locks, None)
-
-    def write(number: int) -> None:
-        claim = take(locks, None if number % 3 else {"a"})
-        assert busy.acquire(blocking=False)
-        order.append(number)
-        busy.release()
-        claim.release()
-
-    with ThreadPoolExecutor(20) as pool:
-        writes = []
-        for number in range(20):
-            writes.append(pool.submit(write, number))
-            wait_until_asked(locks, number + 2)
-        first.release()
-        for writing in writes:
-            writing.result(timeout=60)
-    assert order == list(range(20)) and not locks._claims
-
-
 def test_stores_of_one_client_or_one_server_share_them() -> None:
     def get_locks(
         client: QdrantClient | None, aclient: AsyncQdrantClient | None = None, name: str = "a"

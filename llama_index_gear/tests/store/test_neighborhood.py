@@ -41,7 +41,7 @@ def read_facts(file: Path) -> dict[tuple[str, str, str], list[str]]:
         (names[subject], predicate, names[object_].replace("max born", "Max Born")): [
             data["passages"][place]["title"] for place in sorted(stated, key=lambda at: data["passages"][at]["title"])
         ]
-        for subject, predicate, object_, stated in data["facts"]
+        for subject, predicate, object_, stated, _ in data["facts"]
     }
 
 
@@ -135,6 +135,17 @@ def test_an_unknown_name_is_refused_with_names_like_it(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="no triple names the entity 'Ada': there are none"):
         GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED).to_html(path, "Ada")
     assert not path.exists()
+
+
+def test_links_are_told_from_facts(tmp_path: Path) -> None:
+    said = "“See the crane.” links to"
+    store = make_store({"a": [("Yard", said, "Crane"), ("Yard", "has", "Crane"), ("Yard", "“x” mentions", "Oil")]})
+    data = read_data(store.to_html(tmp_path / "graph.html", "Yard"))
+    assert {(fact[1], fact[4]) for fact in data["facts"]} == {
+        (said, "links to"),
+        ("has", ""),
+        ("“x” mentions", "mentions"),
+    }
 
 
 def test_text_stays_data(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.payloads import MAX_LEVELS, check_storable
+from llama_index_gear.store.points import MAX_LEVELS, check_storable
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tests.store_contract import contents, passage, read
 from llama_index_gear.triple import Triple
@@ -125,17 +125,6 @@ def test_the_deepest_metadata_that_is_accepted_opens_again(tmp_path: Path, by: s
     assert store.check().ok
 
 
-def test_whole_numbers_of_64_bits_are_kept_by_the_engine(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
-    metadata = {"low": -(2**63), "high": 2**64 - 1, "odd": 2**53 + 1}
-    store.add([make_node("p", metadata)])
-    store.close()
-    for points in contents(open_store(tmp_path)).values():
-        for payload, _ in points.values():
-            stored = payload.get("metadata", payload)
-            assert {key: stored[key] for key in metadata} == metadata
-
-
 LEAVES = (
     st.none()
     | st.booleans()
@@ -208,13 +197,11 @@ def make_point(number: int, payload: dict[Any, Any]) -> models.PointStruct:
     return models.PointStruct.model_construct(id=number, vector=[0.0, 1.0], payload=payload)
 
 
-@pytest.mark.parametrize("method", ["upsert", "upload_points"])
 @pytest.mark.parametrize("value", UNSTORABLE.values(), ids=UNSTORABLE.keys())
-def test_the_embedded_engine_takes_nothing_that_it_could_not_read(tmp_path: Path, value: Any, method: str) -> None:
+def test_the_embedded_engine_takes_nothing_that_it_could_not_read(tmp_path: Path, value: Any) -> None:
     client = make_collection(tmp_path)
-    options = {"batch_size": 1} if method == "upload_points" else {}
     with pytest.raises(ArgumentError, match="payload of point 3 .*what"):
-        getattr(client, method)("c", [make_point(2, {}), make_point(3, {"what": value})], **options)
+        client.upsert("c", [make_point(2, {}), make_point(3, {"what": value})])
     client.close()
     records, _ = EdgeClient(tmp_path).scroll("c")
     assert [(record.id, record.payload) for record in records] == [(1, {"old": 1})]

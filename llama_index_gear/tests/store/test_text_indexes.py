@@ -79,7 +79,7 @@ def list_calls(store: GeARVectorStore, filters: MetadataFilters) -> dict[str, Ca
     requests = (
         methodcaller("get_flow", ["p", "q"], vectors=False),
         methodcaller("search_flow", ["Hub"], 9),
-        methodcaller("call_ids_flow"),
+        methodcaller("ids_flow"),
         methodcaller("passage_triples_flow", ["p"], [], 9),
     )
     return {

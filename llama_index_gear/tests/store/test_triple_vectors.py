@@ -13,7 +13,6 @@ from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear import (
-    BeamSearch,
     GeARRetriever,
     GeARVectorStore,
     GraphRetriever,
@@ -327,7 +326,6 @@ NEEDING: dict[str, Callable[[GeARVectorStore, ScriptedLLM], Any]] = {
     "separate": lambda store, llm: PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="separate"),
     "single": lambda store, llm: PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"),
     "T²RAG": lambda store, llm: T2RAGRetriever(store, llm=llm),
-    "T²RAG, expanding": lambda store, llm: T2RAGRetriever(store, llm=llm, search_by="passages", expand=BeamSearch()),
 }
 
 

@@ -23,7 +23,7 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.errors import TenantError
 from llama_index_gear.flow import QdrantCall
 from llama_index_gear.nodes import read_triples
@@ -189,26 +189,6 @@ def test_an_index_inserts_refreshes_and_deletes(store: GeARVectorStore, embed_mo
     index.delete_ref_doc("2", delete_from_docstore=True)
     assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta"]
     assert select_document("1", contents(store)) == select_document("1", before)
-
-
-def test_a_run_that_is_repeated_replaces_its_passages(tmp_path: Path) -> None:
-    """A repeated run replaces the passages, although no document store noted the first run, as after a kill."""
-    store = GeARVectorStore.from_path(tmp_path, embed_model=WordEmbedding())
-    splitter = SPLITTER.model_copy(update={"id_func": passage_id})
-    documents = [make_document("one", "Ada met Bob,", "Cid met Dan,"), make_document("two", "Eve met Fay,")]
-    seen = []
-    for _ in range(2):
-        pipeline = IngestionPipeline(
-            transformations=[splitter, MentionTripleExtractor(), WordEmbedding()],
-            docstore=SimpleDocumentStore(),
-            docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
-            vector_store=store,
-        )
-        pipeline.run(documents=documents)
-        seen.append(contents(store))
-    assert seen[0] == seen[1] and store.check().ok
-    assert {node.node_id for node in store.get_nodes()} == {"one-0", "one-1", "two-0"}
-    store.close()
 
 
 def drive_until(flow: Any, answer: Any, until: Callable[[Any], bool]) -> Sequence[Any]:

@@ -272,11 +272,6 @@ def test_a_summary_of_little_has_few_lines() -> None:
     assert out.getvalue().splitlines()[:2] == ["Why?", "No answer."] and len(out.getvalue().splitlines()) == 4
 
 
-def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    make_large().show()
-    assert "query 1" in capsys.readouterr().out
-
-
 def test_pagerank_is_shown_where_it_took_part() -> None:
     trace = make_large()
     assert "PageRank" not in rendering.to_html(trace)

@@ -3,11 +3,9 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.trace.evidence import Call, Check, Linked, PassageLink, Source, Step, Walked
@@ -92,19 +90,6 @@ steps = st.builds(
 )
 
 
-@given(st.builds(Trace, question=st.text(), steps=st.lists(steps, max_size=2), ms=st.floats(0, 1e9)))
-def test_json_brings_back_any_text_and_number(trace: Trace) -> None:
-    assert Trace.model_validate_json(trace.model_dump_json()) == trace
-
-
-def test_sums_are_over_all_calls_and_all_steps() -> None:
-    trace = _make_full()
-    assert trace.llm_calls == 3
-    assert trace.prompt_tokens == 100 + 30 + 4
-    assert trace.completion_tokens == 7 + 5 + 0
-    assert trace.gist == [FATHER, JOINED]
-
-
 def test_compact_is_flat_json_with_the_right_sums() -> None:
     compact = _make_full().compact()
     assert compact == {
@@ -138,18 +123,6 @@ def _listen(trace: Trace) -> list[tuple[int, str, Any]]:
     heard: list[tuple[int, str, Any]] = []
     trace._listeners.append(lambda event: heard.append((event.step, event.kind, event.value)))
     return heard
-
-
-def test_a_note_fills_in_the_fields_and_tells_them_in_order() -> None:
-    trace = Trace(question="Who?")
-    heard = _listen(trace)
-    trace.open_step()
-    step = trace.open_step()
-    trace.note(step, query="Which?", base=["p1"])
-    trace.note(stopped="answered")
-    assert (step.query, step.base, trace.stopped) == ("Which?", ["p1"], "answered")
-    assert (trace.steps[0], trace.answer) == (Step(number=1), "")
-    assert heard == [(2, "query", "Which?"), (2, "base", ["p1"]), (0, "stopped", "answered")]
 
 
 def test_listeners_hear_of_changes_alone() -> None:
@@ -232,19 +205,6 @@ def _make_event(value: str) -> TraceEvent:
     return TraceEvent(step=0, kind="answer", value=value)
 
 
-async def test_a_stream_gives_the_events_and_then_the_result() -> None:
-    trace = Trace(question="Who?")
-
-    async def work() -> str:
-        trace.note(answer="Dell")
-        await asyncio.sleep(0)
-        trace.note(answer="Dell Curry")
-        return "result"
-
-    items = await asyncio.wait_for(_collect(stream_trace(trace, work)), 60)
-    assert items == [_make_event("Dell"), _make_event("Dell Curry"), "result"]
-
-
 async def test_events_come_while_the_work_goes_on() -> None:
     trace, seen = Trace(question="Who?"), asyncio.Event()
 
@@ -258,21 +218,6 @@ async def test_events_come_while_the_work_goes_on() -> None:
     assert await asyncio.wait_for(anext(stream), 60) == _make_event("first")
     seen.set()
     assert await asyncio.wait_for(_collect(stream), 60) == [_make_event("second"), "result"]
-
-
-async def test_an_error_of_the_work_is_raised_behind_the_events() -> None:
-    trace = Trace(question="Who?")
-
-    async def work() -> str:
-        trace.note(answer="Dell")
-        raise KeyError("lost")
-
-    stream = stream_trace(trace, work)
-    assert await asyncio.wait_for(anext(stream), 60) == _make_event("Dell")
-    with pytest.raises(KeyError, match="lost"):
-        await asyncio.wait_for(anext(stream), 60)
-    with pytest.raises(StopAsyncIteration):
-        await anext(stream)
 
 
 async def test_the_work_is_given_the_trace_and_the_caller_keeps_none() -> None:
@@ -338,21 +283,6 @@ async def test_an_error_while_cleaning_up_is_not_the_callers() -> None:
     stream: Any = stream_trace(trace, work)
     assert await asyncio.wait_for(anext(stream), 60) == _make_event("Dell")
     await stream.aclose()
-
-
-async def test_two_streams_do_not_hear_each_other() -> None:
-    traces = [Trace(question="one"), Trace(question="two")]
-
-    async def work(trace: Trace) -> str:
-        for n in range(3):
-            trace.note(answer=f"{trace.question} {n}")
-            await asyncio.sleep(0)
-        return trace.question
-
-    streams = [_collect(stream_trace(trace, partial(work, trace))) for trace in traces]
-    assert await asyncio.wait_for(asyncio.gather(*streams), 60) == [
-        [*(_make_event(f"{name} {n}") for n in range(3)), name] for name in ("one", "two")
-    ]
 
 
 def test_sync_work_that_is_traced_sees_what_its_caller_set() -> None:

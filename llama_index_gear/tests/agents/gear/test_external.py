@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,13 +18,10 @@ from llama_index_gear import (
     ExternalTripleStore,
     GeARQueryEngine,
     GeARVectorStore,
-    NaiveGERetriever,
     SyncGERetriever,
     Triple,
-    WikidataDump,
 )
-from llama_index_gear.agents.loop import Budget
-from llama_index_gear.errors import ArgumentError, StoreError
+from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.alignment import shared_name
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -39,7 +35,6 @@ Slots = list[str]
 QUESTION = "Which river flows past the city where the director of Jaws was born?"
 WHERE = "Where was Steven Spielberg born?"
 JAWS = ["Jaws", "directed by", "Steven Spielberg"]
-NOISE = ["Jaws", "is", "shark film"]
 PASSAGES = {
     "jaws": "Jaws is a shark film directed by Steven Spielberg.",
     "spielberg": "Steven Spielberg is a film director; his place of birth is far from the sea.",
@@ -195,13 +190,6 @@ async def test_replies_that_cannot_be_read(store: GeARVectorStore, graph: Extern
 
 
 @MODES
-async def test_none_is_an_answer(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "None."])
-    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
-    assert (found, trace.passages, trace.steps[0].ranked) == ([], [], [])
-
-
-@MODES
 async def test_no_filter_fuses_all_steps(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN)])
     retriever = ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph), rank_top_k=None)
@@ -226,38 +214,6 @@ async def test_the_filter_sees_as_many_passages_as_asked_for(
         mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph), rank_top_k=1)
     )
     assert found == ["jaws"] and "[2]" not in llm.history[-1].split("#####")[1]
-
-
-@MODES
-async def test_expansion_from_the_first_step(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """With one call a question, the agent does what SyncGE does over an external graph."""
-    llm = ScriptedLLM([write_facts(JAWS)])
-    retriever = ExternalGeARRetriever(
-        SyncGERetriever(store, Told(), llm=llm, graph=graph), max_steps=1, rank_top_k=None
-    )
-    found, trace = await retrieve(mode, retriever)
-    assert (llm.remaining, list_purposes(trace), trace.stopped) == (0, [READ], "max_steps")
-    assert found[0] == "jaws" and "spielberg" in found  # through (Steven Spielberg, place of birth, Cincinnati)
-
-
-@MODES
-async def test_no_model_at_all(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """The search starts from the graph's triples nearest to the question."""
-    retriever = NaiveGERetriever(store, Told(), graph=graph)
-    found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-    chains = {node.node.node_id: node.node.metadata["gear_chain"] for node in found}
-    assert set(chains) == {"jaws", "milk", "spielberg", "river"}
-    assert chains["milk"] == [] and chains["river"][-1][2] == "Ohio River"
-
-
-@MODES
-async def test_one_call(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """SyncGE works over an external graph: passages for which it notes nothing stay as the base ranked them."""
-    llm = ScriptedLLM([write_facts(BORN), write_facts(["Qwxyz", "zzzz", "Vwxyz"])])
-    retriever = SyncGERetriever(store, Told(), llm=llm, graph=graph)
-    for expected in ({"jaws", "milk", "spielberg", "river"}, {"jaws", "milk"}):
-        found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-        assert {node.node.node_id for node in found} == expected
 
 
 @MODES
@@ -344,30 +300,6 @@ async def test_a_later_call_that_fails_loses_nothing(
 
 
 @MODES
-async def test_a_first_call_that_fails_raises(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    with pytest.raises(PermissionError):
-        await retrieve(
-            mode,
-            ExternalGeARRetriever(
-                SyncGERetriever(store, Told(), llm=ScriptedLLM([PermissionError("gone")]), graph=graph)
-            ),
-        )
-
-
-@MODES
-@pytest.mark.parametrize(("limit", "calls"), [(1, 1), (2, 2), (3, 3)])
-async def test_a_budget_ends_it_with_what_there_is(
-    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, limit: int, calls: int
-) -> None:
-    llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "none"])
-    found, trace = await retrieve(
-        mode,
-        ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph), budget=Budget(max_llm_calls=limit)),
-    )
-    assert (trace.stopped, trace.llm_calls) == ("max_llm_calls", calls) and "jaws" in found
-
-
-@MODES
 async def test_a_filter_binds_every_passage(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     """The filter binds passages that the graph leads to as well as those of the base."""
     only = MetadataFilters(filters=[MetadataFilter(key="kind", value="food")])
@@ -378,29 +310,6 @@ async def test_a_filter_binds_every_passage(store: GeARVectorStore, graph: Exter
     found, trace = await retrieve(mode, retriever, "Cheese and Jaws, directed by Steven Spielberg")
     assert found == ["milk"] and "Spielberg is" not in llm.history[0]
     assert {passage_id for beam in trace.steps[0].beams for passage_id in beam.passage_ids} <= {"milk", ""}
-
-
-async def test_as_many_calls_as_the_docstring_says(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    def reply_to(prompt: str) -> str:
-        if "sufficient" in prompt:
-            return ask_next(f"What is {len(prompt)} {prompt.count('?')}?")
-        return "[1]" if "Which of the passages help" in prompt else write_facts(JAWS)
-
-    for steps in (1, 2, 4):
-        llm = ScriptedLLM(otherwise=reply_to)
-        retriever = ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph), max_steps=steps)
-        _, trace = await retrieve("sync", retriever)
-        assert trace.llm_calls == 2 * steps == len(llm.history)
-
-
-async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    traces = []
-    for mode in ("sync", "async"):
-        llm = ScriptedLLM([write_facts(JAWS, NOISE), ask_next(WHERE), write_facts(BORN), "[3] > [1] > [2]"])
-        _, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
-        plain = trace.model_dump(exclude={"ms", "calls"})
-        traces.append((plain, llm.history, list_purposes(trace)))
-    assert traces[0] == traces[1]
 
 
 @MODES
@@ -442,18 +351,6 @@ async def test_nothing_kept_is_answered_from_the_gist(
     assert output.content == "Spielberg" and "- Jaws directed by Steven Spielberg" in llm.history[-1]
 
 
-async def test_events_come_as_for_gear(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1]"])
-    events = [
-        event
-        async for event in ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)).astream_events(
-            QUESTION
-        )
-    ]
-    kinds = [event.kind for event in events[:-1] if not isinstance(event, list)]
-    assert "ranked" in kinds and "gist" in kinds and isinstance(events[-1], list)
-
-
 def test_prompts_are_replaceable(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1]"])
     own = PromptTemplate("Rank {passages} for {question} by {gist}")
@@ -465,49 +362,3 @@ def test_prompts_are_replaceable(store: GeARVectorStore, graph: ExternalTripleSt
         retriever.update_prompts({"decide": PromptTemplate("{question} {gist}")})
     with pytest.raises(ArgumentError, match="no prompt 'gist'"):
         ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph), prompts={"gist": own})
-
-
-def test_bad_arguments(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path: Path) -> None:
-    llm = ScriptedLLM([write_facts(JAWS)])
-    with pytest.raises(ArgumentError, match="must be an ExternalTripleStore"):
-        ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=store))  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="question is empty"):
-        ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph)).retrieve("  ")
-    empty = ExternalTripleStore.from_path(tmp_path, embed_model=WordEmbedding())
-    with pytest.raises(StoreError, match="load triples into it first"):
-        ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=empty)).retrieve(
-            QUESTION
-        )  # in the first step, though it walks in the second
-
-
-@MODES
-async def test_stores_share_a_graph_that_a_dump_was_loaded_into(tmp_path: Path, mode: Mode) -> None:
-    """Expansion walks over Wikidata's identifiers; each store has passages of its own."""
-    lines: list[Any] = [
-        {"id": "P57", "labels": {"en": {"value": "director"}}},
-        {"id": "P19", "labels": {"en": {"value": "place of birth"}}},
-        {"id": "Q2", "labels": {"en": {"value": "Steven Spielberg"}}, "claims": {"P19": [_build_statement(3)]}},
-        {"id": "Q1", "labels": {"en": {"value": "Jaws"}}, "claims": {"P57": [_build_statement(2)]}},
-        {"id": "Q3", "labels": {"en": {"value": "Cincinnati"}}},
-    ]
-    (tmp_path / "dump.json").write_text("[\n" + ",\n".join(map(json.dumps, lines)) + "\n]\n", "utf-8")
-    graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=WordEmbedding())
-    dump = WikidataDump(tmp_path / "dump.json", tmp_path / "index")
-    loaded = graph.load(dump) if mode == "sync" else await graph.aload(dump)
-    assert (loaded.read, loaded.written, dump.report.malformed) == (2, 2, 0)
-    for number, text in enumerate(("Cincinnati is a city.", "The birthplace of many is Cincinnati, Ohio.")):
-        store = GeARVectorStore.from_path(tmp_path / f"store{number}", embed_model=WordEmbedding())
-        store.add([passage("jaws", "Jaws is a film."), passage(f"city{number}", text)])
-        retriever = NaiveGERetriever(store, Told({QUESTION: ["jaws"]}), graph=graph)
-        found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-        assert {node.node.node_id for node in found} == {"jaws", f"city{number}"}
-        store.close()
-    graph.close()
-
-
-def _build_statement(item: int) -> dict[str, Any]:
-    value = {"entity-type": "item", "numeric-id": item, "id": f"Q{item}"}
-    return {
-        "rank": "normal",
-        "mainsnak": {"snaktype": "value", "datavalue": {"type": "wikibase-entityid", "value": value}},
-    }

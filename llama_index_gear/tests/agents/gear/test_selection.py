@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from llama_index.core import PromptTemplate
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.llms import MockLLM
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
@@ -125,12 +124,6 @@ async def test_the_walk_starts_from_the_notes_too(store: GeARVectorStore, mode: 
 
 
 @MODES
-async def test_the_last_step_asks_no_further_query(store: GeARVectorStore, mode: str) -> None:
-    _, trace, llm = await retrieve(mode, store, [say_next("ann", query=QUESTION)], max_steps=1)
-    assert (trace.stopped, trace.steps[0].next_query, llm.remaining) == ("max_steps", "", 0)
-
-
-@MODES
 async def test_two_steps(store: GeARVectorStore, mode: str) -> None:
     found, trace, llm = await retrieve(mode, store, TWO_STEPS)
     assert list_ids(found)[:3] == ["ann", "italy", "bob"] and len(found) == 5
@@ -156,14 +149,6 @@ async def test_two_steps(store: GeARVectorStore, mode: str) -> None:
     assert "Notes so far:\n#####\n(none)\n#####" in llm.history[0]
     assert "Notes so far:\n#####\n- Ann father Bob\n#####" in llm.history[1]
     assert f"Searched so far:\n- {QUESTION}\n- {WHERE_BOB}\n" in llm.history[1]
-
-
-async def test_sync_and_async_are_the_same(store: GeARVectorStore) -> None:
-    ways = [await retrieve(mode, store, TWO_STEPS) for mode in ("sync", "async")]
-    (found, trace, _), (other, other_trace, _) = ways
-    assert found == other
-    times = {"ms": True, "calls": {"__all__": {"ms"}}}
-    assert trace.model_dump(exclude=times) == other_trace.model_dump(exclude=times)  # type: ignore[arg-type]
 
 
 @MODES
@@ -217,12 +202,6 @@ async def test_unreadable_replies_leave_the_ranking_and_say_so(store: GeARVector
     (problem,) = trace.steps[0].problems
     assert problem.endswith("no passage was named, no fact noted") and trace.steps[0].needed is None
     assert "none of the passages 1 to 5 is named" in llm.history[1]
-
-
-@MODES
-async def test_an_error_of_the_first_call_is_raised(store: GeARVectorStore, mode: str) -> None:
-    with pytest.raises(PermissionError):
-        await retrieve(mode, store, [PermissionError("down")])
 
 
 @MODES
@@ -330,9 +309,3 @@ def test_replies(reply: str, value: tuple[list[int], int, bool, str, str] | None
         step = parse_step(scan_reply(reply), 4)
         verdict = step.verdict
         assert (step.needed, len(step.facts), verdict.answerable, verdict.answer, step.query) == value
-
-
-def test_a_model_that_repeats_its_prompt_notes_nothing(store: GeARVectorStore) -> None:
-    found, trace = GeARRetriever(store, llm=MockLLM()).retrieve_with_trace(QUESTION)
-    assert list_ids(found) == list_ids(GraphRetriever(store).retrieve(QUESTION))
-    assert trace.gist == [] and trace.steps[0].needed is None and len(trace.steps[0].problems) == 1

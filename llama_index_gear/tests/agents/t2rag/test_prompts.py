@@ -16,14 +16,13 @@ from llama_index_gear.agents.t2rag.clues import Clues, slots_of
 from llama_index_gear.agents.t2rag.prompts import (
     DECOMPOSE_PROMPT,
     RESOLVE_PROMPT,
-    decompose_flow,
     parse_decomposition,
     parse_statements,
     resolve_flow,
 )
 from llama_index_gear.agents.t2rag.resolution import Statement, apply_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.flow import CallLLM, Reply
+from llama_index_gear.flow import CallLLM
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import StoredTriple, Triple
 
@@ -97,14 +96,6 @@ def test_a_question_not_taken_apart(reply: str) -> None:
 @pytest.mark.parametrize("template", ["Nothing to learn here: {question}", "{question}", ""])
 def test_a_prompt_without_an_example(template: str) -> None:
     assert parse_decomposition(scan_reply('[["Gift", "directed by", "?director"]]'), template) == (Triple(*DIRECTOR),)
-
-
-def test_two_hundred_triples() -> None:
-    many = [[f"Gift {n}", "directed by", f"?director{n}"] for n in range(200)]
-    assert [list(slots) for slots in parse_slots(json.dumps({"triples": many}))] == many
-    assert [
-        list(slots) for slots in parse_slots("\n".join(f"{n}. {' | '.join(slots)}" for n, slots in enumerate(many)))
-    ] == many
 
 
 BY = "Gift | directed by | Curtiz"
@@ -234,17 +225,6 @@ def test_time_grows_with_the_reply_and_not_faster() -> None:
 
 
 # -- the prompts ------------------------------------------------------------------------------------------------------
-
-
-def test_both_prompts_are_asked_again_once_with_what_was_wrong() -> None:
-    flow = decompose_flow("Who?", DECOMPOSE_PROMPT)
-    (asked,) = next(flow)
-    assert isinstance(asked, CallLLM) and asked.variables["problem"] == "" and asked.purpose == "decompose"
-    (again,) = flow.send([Reply("I won't")])
-    assert isinstance(again, CallLLM) and "could not be read" in again.variables["problem"]
-    with pytest.raises(StopIteration) as stop:
-        flow.send([Reply("No")])
-    assert stop.value.value.value is None and stop.value.value.problem
 
 
 def test_what_a_resolution_is_shown() -> None:

@@ -405,15 +405,6 @@ def test_scrolling_pages_are_the_same(read_only: tuple[Any, Any], limit: int) ->
     assert walks[0] == walks[1]
 
 
-def test_points_have_all_the_fields_that_qdrant_s_client_gives_them(read_only: tuple[Any, Any]) -> None:
-    edge, _ = read_only
-    ((record,), _) = edge.scroll(NAME, limit=1)
-    (scored,) = edge.query_points(NAME, query=[1.0] * DENSE, using="text-dense", limit=1).points
-    for point in (record, scored):
-        assert set(point.__dict__) == set(type(point).model_fields)
-        assert type(point).model_validate(point.model_dump()) == point
-
-
 def test_retrieve_is_in_the_order_asked(read_only: tuple[Any, Any], points: list[models.PointStruct]) -> None:
     ids = [points[n].id for n in (7, 2, 40, 3)]
     asked = [ids[0], ids[1], 4_000, ids[2], str(uuid.UUID(int=5)), ids[3]]
@@ -519,13 +510,6 @@ def test_points_and_payloads_change_by_filter_in_the_same_way(
     assert "kind" not in one[str(points[0].id)] and str(points[-1].id) not in one
 
 
-def test_uploading_in_batches_is_upserting(both: tuple[Any, Any]) -> None:
-    more = draw_points(50, seed=1)
-    for client in both:
-        client.upload_points(NAME, points=iter(more), batch_size=7, wait=True)
-    assert set(read_all_points(both[0])) == set(read_all_points(both[1]))
-
-
 def test_a_vector_of_another_dimension_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     edge = EdgeClient(tmp_path)
     fill(edge, draw_points(3))
@@ -595,38 +579,6 @@ def test_payload_schema(tmp_path: Path, points: list[models.PointStruct]) -> Non
     edge.close()
 
 
-def test_every_index_type_gives_the_answers_of_a_search_without_index(
-    tmp_path: Path, points: list[models.PointStruct]
-) -> None:
-    edge, local = EdgeClient(tmp_path), QdrantClient(":memory:")
-    for client in (edge, local):
-        fill(client, points)
-    for field, kind in {"kind": "keyword", "number": "integer", "price": "float", "tags": "keyword"}.items():
-        edge.create_payload_index(NAME, field_name=field, field_schema=models.PayloadSchemaType(kind))
-    rng = random.Random(3)
-    pool: list[Any] = [
-        models.FieldCondition(key="kind", match=models.MatchAny(any=["a", "b"])),
-        models.FieldCondition(key="kind", match=models.MatchExcept(**{"except": ["a"]})),
-        models.FieldCondition(key="number", match=models.MatchValue(value=3)),
-        models.FieldCondition(key="number", match=models.MatchExcept(**{"except": [1, 2]})),
-        models.FieldCondition(key="number", range=models.Range(gt=4)),
-        models.FieldCondition(key="price", range=models.Range(gte=1.0, lte=1.0)),
-        models.FieldCondition(key="tags", match=models.MatchValue(value="x")),
-        models.IsEmptyCondition(is_empty=models.PayloadField(key="tags")),
-        models.IsNullCondition(is_null=models.PayloadField(key="kind")),
-    ]
-    for _ in range(40):
-        a, b = rng.sample(pool, 2)
-        for match_ in (models.Filter(must=[a, b]), models.Filter(should=[a, b]), models.Filter(must=[a], must_not=[b])):
-            answer, expected = (
-                {record.id for record in client.scroll(NAME, scroll_filter=match_, limit=COUNT)[0]}
-                for client in (edge, local)
-            )
-            assert answer == expected, match_
-    edge.close()
-    local.close()
-
-
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../up", ".hidden", "/abs"])
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     edge = EdgeClient(tmp_path / "inner")
@@ -674,7 +626,6 @@ SUPPORTED = {
     "retrieve",
     "scroll",
     "update_collection",
-    "upload_points",
     "upsert",
 }
 

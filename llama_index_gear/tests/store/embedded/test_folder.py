@@ -13,8 +13,6 @@ import pytest
 from qdrant_client.http import models
 
 from llama_index_gear.errors import GeARError, StoreError, StoreLockedError
-from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -62,7 +60,6 @@ CALLS: dict[str, Callable[[EdgeClient], object]] = {
     "delete_collection": lambda client: client.delete_collection(NAME),
     "create_payload_index": lambda client: client.create_payload_index(NAME, "x", models.PayloadSchemaType.KEYWORD),
     "upsert": lambda client: add(client, 9),
-    "upload_points": lambda client: client.upload_points(NAME, [models.PointStruct(id=9, vector={}, payload={})]),
     "delete": lambda client: client.delete(NAME, [1]),
     "retrieve": lambda client: client.retrieve(NAME, [1]),
     "scroll": lambda client: client.scroll(NAME),
@@ -120,16 +117,6 @@ def test_a_user_s_files_in_a_collection_s_place_stay(tmp_path: Path) -> None:
     elsewhere.add([passage("p", "x", FACTS, embed_model=EMBED)])
     assert [node.node_id for node in elsewhere.get_nodes()] == ["p"]
     elsewhere.close()
-
-
-def test_a_load_does_not_delete_its_own_source(tmp_path: Path) -> None:
-    source = tmp_path / "graph" / "facts.tsv"
-    source.parent.mkdir()
-    source.write_text("A\tis\tB\n")
-    graph = ExternalTripleStore.from_path(tmp_path, embed_model=EMBED)
-    with pytest.raises(StoreError, match="not a whole collection"):
-        graph.load(TriplesFile(source))
-    assert source.read_text() == "A\tis\tB\n"
 
 
 @pytest.mark.parametrize("what", ["file", "link to nothing", "file in the parent's place"])
@@ -323,13 +310,6 @@ def test_closing_writes_nothing_into_what_took_the_store_s_place(tmp_path: Path,
         assert copied.count(NAME).count == 1
 
 
-def test_what_was_written_to_a_moved_store_is_there(client: EdgeClient) -> None:
-    move(client.path)
-    client.close()
-    with EdgeClient(client.path.with_name("moved")) as moved:
-        assert moved.count(NAME).count == 3
-
-
 def test_a_moved_store_opens_again_also_when_another_took_its_place(client: EdgeClient) -> None:
     move(client.path)
     with EdgeClient(client.path.with_name("new")) as new:
@@ -450,17 +430,6 @@ def test_closing_and_opening_can_be_interrupted_anywhere(client: EdgeClient) -> 
         assert moment > 10
 
 
-def test_a_store_can_be_cleared_again_after_an_interrupt(tmp_path: Path) -> None:
-    store, node = GeARVectorStore.from_path(tmp_path, embed_model=EMBED), passage("p", "x", FACTS, embed_model=EMBED)
-    for moment in range(1, 600, 37):
-        store.add([node])
-        error = run_interrupted(store.clear, moment)
-        assert isinstance(error, KeyboardInterrupt)
-        store.clear()
-        assert store.get_nodes() == [] and os.listdir(tmp_path) == []
-    store.close()
-
-
 @pytest.mark.parametrize("kind", ["unfinished", "deleted"])
 def test_what_a_killed_call_left_goes_and_nothing_else(tmp_path: Path, kind: str) -> None:
     code = "0" * 32
@@ -510,7 +479,7 @@ def test_of_two_that_make_the_same_collection_one_is_told(tmp_path: Path, monkey
 
 def test_a_full_disk_is_said_before_anything_is_written(client: EdgeClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge_folder, "free_space", lambda folder: 5 * 2**20)
-    for name in ("upsert", "upload_points", "delete", "create_payload_index"):
+    for name in ("upsert", "delete", "create_payload_index"):
         with pytest.raises(StoreError, match="has 5 MiB free, and this call needs 1[23][0-9] MiB: make room"):
             CALLS[name](client)
     with pytest.raises(StoreError, match="5 MiB free"):

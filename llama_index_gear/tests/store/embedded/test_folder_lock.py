@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -153,24 +152,6 @@ def test_what_another_process_has_locked_is_not_even_read(tmp_path: Path) -> Non
         assert list_files(tmp_path) == {**before, queue: queue.stat().st_mtime_ns}
     assert client.count(NAME).count == 0
     client.close()
-
-
-def test_a_call_waits_for_a_turn_that_ends_soon(tmp_path: Path) -> None:
-    with EdgeClient(tmp_path) as client:
-        create(client)
-    ending = threading.Event()
-
-    def hold_shortly() -> None:
-        with lock_outside(tmp_path):
-            ending.set()
-            time.sleep(0.3)
-
-    thread = threading.Thread(target=hold_shortly)
-    thread.start()
-    ending.wait()
-    assert client.count(NAME).count == 0
-    client.close()
-    thread.join()
 
 
 def test_the_error_names_the_process_and_its_death_frees_the_folder(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import GeARError
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.retrievers.external_gear import ExternalGeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
-from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
+from llama_index_gear.retrievers.paper_gear import ExternalGeARRetriever, PaperGeARRetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -148,9 +147,6 @@ class TestForks:
         assert "is open in another process" in run_forked(lambda: EdgeClient(store.client.path).count("gear"))
         store.close()
         store.add([NODE])
-
-    def test_a_child_of_a_child_is_refused_too(self, store: GeARVectorStore) -> None:
-        assert "StoreLockedError" in run_forked(lambda: run_forked(store.get_nodes))
 
     def test_a_child_may_open_what_its_parent_has_closed(self, tmp_path: Path) -> None:
         store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)

@@ -1,0 +1,137 @@
+"""Letters: what the converter would lose of them is kept, and what only programs read is left out."""
+
+from __future__ import annotations
+
+import email
+import email.encoders
+import email.errors
+import re
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+
+_UNSEEN = re.compile(
+    r"(?is)<(style|title|script)\b.*?</\1\s*>|<meta\b[^<>]*>|<!--.*?-->|<a\b[^<>]*>\s*(?:<img\b[^<>]*>\s*)+</a\s*>"
+)
+"""Matches what the HTML of a letter has that no reader sees, and pictures that are links."""
+_DELIMITER = re.compile(r"(?:-- ?|_{20,})[ \t]*\r?")
+"""Matches the line above a letter's signature, or above what a list adds to each letter."""
+_MOST_OF_FOOTER = 12  # lines
+_HEADER = re.compile(r"[A-Z][\w-]*:[ \t]")
+_QUOTED_FOOTER = re.compile(r"(?m)^(>[> \t]*)_{20,}[ \t]*\r?\n(?:\1.*(?:\n|\Z)){1,6}(?!>)")
+"""Matches what a list added to a letter that is quoted, at the end of the quotation."""
+_END_OF_LINE, _END_OF_MARKDOWN, _ESCAPE = "%0A;%0D;", "%0A;%0C;", "%5C;%0D;"
+"""Stand for the end of a line of a letter while it is converted, for that of its Markdown, and for a backslash."""
+_ENDED = re.compile(rf" ?(?:{_END_OF_LINE}|{_END_OF_MARKDOWN}) ?")
+_NO_HEADING = re.compile(r"(?m)^(?:[-=]{2,}(?=[ \t]*$)|#{1,6}(?=\s))")
+"""Matches what would make a heading of plain text."""
+_NOTE_OF_LIST = re.compile(
+    r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
+)
+"""Matches a line that a list left in place of a part of a letter."""
+
+
+_BROKEN = (email.errors.MissingHeaderBodySeparatorDefect, email.errors.StartBoundaryNotFoundDefect)
+
+
+def prepare_letter(letter: bytes, convert_page: Callable[[bytes], str]) -> bytes:
+    """Return a letter as the converter reads it best.
+
+    Its HTML is converted as a page is; text that says the same is left out, and so are signatures. Files of text that
+    are attached become part of its text. Ends of lines, which the converter would lose, are marked.
+
+    Args:
+        letter: its bytes.
+        convert_page: returns a page of HTML, in UTF-8, as Markdown; "" if it has no text.
+
+    """
+    message = email.message_from_bytes(letter)
+    if any(isinstance(defect, _BROKEN) for defect in message.defects):  # written anew it would lose more
+        return letter
+    written: set[int] = set()
+    is_changed = False
+    for part in message.walk():
+        payload = part.get_payload(decode=True)
+        if not isinstance(payload, bytes):
+            continue
+        kind, name, charset = part.get_content_type(), part.get_filename(), str(part.get_content_charset("utf-8"))
+        if charset.startswith(("utf-16", "utf-32")):
+            payload, charset = payload.decode(charset, "replace").encode(), "utf-8"
+        if kind == "text/html" and not name:
+            plain = convert_page(_read_page(payload, charset)).encode()
+            if not plain.strip():
+                continue
+            charset = "utf-8"
+            written.add(id(part))
+        elif kind in ("text/plain", "text/markdown"):
+            plain = f"{name}:\n\n".encode("ascii", "replace") + payload if name else _drop_signature(payload)
+        else:
+            continue
+        part.set_payload(_mark_lines(plain, is_markdown=kind != "text/plain"))
+        del part["Content-Transfer-Encoding"], part["Content-Disposition"], part["Content-Type"]
+        part["Content-Type"] = f'text/plain; charset="{charset}"'
+        email.encoders.encode_base64(part)
+        is_changed = True
+    for part in message.walk():
+        if part.get_content_type() == "multipart/alternative" and written.intersection(map(id, part.walk())):
+            others = [one for one in part.get_payload() if id(one) in written or one.get_content_type() != "text/plain"]
+            part.set_payload(others)
+    return message.as_bytes() if is_changed else letter
+
+
+def _read_page(payload: bytes, charset: str) -> bytes:
+    try:
+        text = payload.decode(charset, "replace")
+    except LookupError:
+        text = payload.decode("latin-1")
+    return _UNSEEN.sub("", text).encode("utf-8", "replace")
+
+
+def _mark_lines(text: bytes, *, is_markdown: bool) -> bytes:
+    """Put a mark in place of each end of a line. In plain text a rule or "#" makes no heading."""
+    lines = text.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")  # any bytes, whatever their characters
+    if not is_markdown:
+        lines = _NO_HEADING.sub(lambda match: f"{_ESCAPE if match[0][0] == '#' else chr(10)}{match[0]}", lines)
+    return lines.replace("\n", f" {_END_OF_MARKDOWN if is_markdown else _END_OF_LINE} ").encode("latin-1")
+
+
+def _restore_lines(text: str) -> str:
+    """Put the ends of lines back, and take off what the converter put in front of the marks of quotations."""
+    paragraphs = text.split("\n\n")
+    for place, paragraph in enumerate(paragraphs):
+        if _END_OF_MARKDOWN in paragraph:
+            paragraph = re.sub(r"\\([\\<>~])", r"\1", paragraph)
+        paragraphs[place] = _ENDED.sub("\n", paragraph)
+    text = "\n\n".join(paragraphs).replace(_ESCAPE, "\\")
+    text = re.sub(r"(?m)^(?:\\>[ ]?)+", lambda match: match[0].replace("\\", ""), text)
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _drop_signature(payload: bytes) -> bytes:
+    """Return a letter's text without its signature. A letter that is sent on below such a line stays."""
+    text = _QUOTED_FOOTER.sub("", payload.decode("latin-1"))  # any bytes, whatever their characters
+    lines = text.split("\n")
+    for place in range(max(1, len(lines) - _MOST_OF_FOOTER), len(lines)):
+        if _DELIMITER.fullmatch(lines[place]) and not any(map(_HEADER.match, lines[place + 1 :])):
+            above = "\n".join(lines[:place])
+            return (above if above.strip() else text).encode("latin-1")
+    return text.encode("latin-1")
+
+
+def clean_letter(text: str) -> str:
+    """Return a letter without what only programs read; its date is a number, and double brackets are no wikilink."""
+    text = _restore_lines(text)
+    text = re.sub(r"(?m)^\*\*(?:Message-ID|In-Reply-To|References|List-Id)\*\*:.*\n+", "", text)
+    text = _NOTE_OF_LIST.sub("", text)
+    text = re.sub(
+        r"(?m)^ unnamed \(\d+B\)\n*|^ (\S.*) \(\d+B\)$", lambda match: f"- `{match[1]}`" if match[1] else "", text
+    )
+    text = re.sub(r"Attachments:\s*\Z", "", text)
+    text = re.sub(r"(?m)^(\*\*Date\*\*: *)(.*)$", _write_date, text)
+    return re.sub(r"\[\[([^\[\]\n]*)\]\]", r"[\1]", text)
+
+
+def _write_date(match: re.Match[str]) -> str:
+    try:
+        return f"{match[1]}{parsedate_to_datetime(match[2]):%Y-%m-%d %H:%M}"
+    except (TypeError, ValueError, OverflowError):
+        return match[0]
