@@ -138,15 +138,16 @@ def _describe_linked(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
-    link, own = ranked.page_link, pool.places[ranked.id]
+    link = ranked.page_link
     if link is None:
         return ""
-    verb = "names" if split_link(link.triple.predicate)[1] == MENTIONS else LINKS
-    if link.place == own:
-        return f"{verb} a page of which a passage stands high by itself: {_write(link.triple)}"
+    sentence, made = split_link(link.triple.predicate)
+    verb, said = "names" if made == MENTIONS else made, f"“{shorten(sentence, _FACT)}”"
+    if link.place == pool.places[ranked.id]:
+        return f"{verb} “{shorten(link.triple.object, _NAME)}”, a page that stands high without its links: {said}"
     title = pool.passages[link.place].title.strip()
-    who = f"“{shorten(title, _NAME)}”" if title else "a passage"
-    return f"{who}, which stands high by itself, {verb} its page: {_write(link.triple)}"
+    passage = f"“{shorten(title, _NAME)}”" if title else "a passage"
+    return f"{passage}, which stands high without its links, {verb} its page: {said}"
 
 
 _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {

@@ -30,7 +30,7 @@ STRATEGIES: dict[str, type[Strategy]] = {"eager": Eager, "mmr": Mmr}
 PACKAGES = ("graph-retriever", "langchain-graph-retriever")
 
 
-class Known(Embeddings):
+class Known(Embeddings):  # type: ignore[misc]
     """The embeddings that were handed over with the texts."""
 
     def __init__(self, vectors: Mapping[str, list[float]]) -> None:

@@ -196,12 +196,12 @@ def test_reasons_of_links_between_pages() -> None:
     ]
     pool = Pool("Set up a proxy?", passages, {"base": ["a", "d", "b", "c"]}, ENCODER)
     weights = RankingWeights({"page_links": 9.0})
-    written = "“Set up a proxy first” links to Proxies"
+    said = ": “Set up a proxy first”"
     assert explain("b", weights, pool)["page_links"] == (
-        f"“Page a”, which stands high by itself, links to its page: {written}"
+        f"“Page a”, which stands high without its links, links to its page{said}"
     )
     assert explain("a", weights, pool)["page_links"] == (
-        f"links to a page of which a passage stands high by itself: {written}"
+        f"links to “Proxies”, a page that stands high without its links{said}"
     )
     assert find(pool, "c", weights).page_link is not None and explain("d", weights, pool) == {}
 
