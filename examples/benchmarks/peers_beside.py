@@ -8,8 +8,8 @@ name their passages (`context_passage_ids`) the corpus is these alone, and shuff
 order. Each script of `peers/` then adds `rankings-NAME.json` to such a folder, in an environment of its own.
 
 `measure` fills a store with the same passages, once with their triples and once with triples by rule, and compares:
-"hybrid" is the store's own search; "left out" is the ranking by weights that were learned without all sets of this kind
-of text.
+"hybrid" is the store's own search; "left out" is the ranking by weights that were learned without this set: those that
+`--left-out` has under the set's name or, as `ranking.py` writes them, under its kind of text.
 """
 
 from __future__ import annotations
@@ -142,7 +142,8 @@ def main() -> None:
         if options.step == "prepare":
             prepare(dataset, options.folder / name)
         else:
-            weights = read_left_out(options.left_out)[name_kind(name)]
+            learned = read_left_out(options.left_out)
+            weights = learned.get(name) or learned[name_kind(name)]
             embed = CachedEmbedding(LightEmbedding(), options.cache)
             results[name] = measure(dataset, options.folder / name, weights, embed)
     if options.step == "measure" and options.out is not None:

@@ -28,7 +28,7 @@ class Ranked(NamedTuple):
             if there is none.
         leads: those of these three facts that another passage states, above it in the lists.
         new_words: the question's words that it has and the two best passages lack.
-        phrases: the question's neighboring words that stand side by side in it.
+        phrases: parts of the question, of two words or more, that stand in it word for word.
         shared_words: the words that it shares most with the best passages, and the question lacks.
 
     """

@@ -19,9 +19,9 @@ from llama_index_gear.nodes import (
     split_link,
     with_explanation,
 )
-from llama_index_gear.ranking.pool import Pool, PoolPassage
+from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.signals import Link
+from llama_index_gear.ranking.signals import BEST, Link
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import SPACELESS, Triple, entity_key, serialize_triples
 
@@ -72,7 +72,7 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     The chain is empty if no passage that stands above it in the lists leads to it. It ends with the other's fact if the
     passage's own ones lead nowhere: back, or to a common noun.
     """
-    lead = next((link for link in ranked.leads if _is_telling(pool, link)), None)
+    lead = next((link for link in ranked.leads if _leads(pool, link)), None)
     if lead is None:
         return []
     facts, names = pool.group_facts(pool.places[ranked.id]), pool.names_of(lead.entity)
@@ -83,8 +83,30 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
 
 
 def _is_telling(pool: Pool, link: Link) -> bool:
-    """Return False if a reader learns nothing: a common noun joins passages, or a fact joins a thing with itself."""
-    return len(link.triple.entities) == 2 and not pool.is_ordinary(link.name)
+    """Return False if a reader learns nothing.
+
+    So it is if a common noun joins passages, if a fact joins a thing with itself, or if its sentence is a name alone.
+    """
+    fact = link.triple
+    says_more = set(write_line(fact.predicate).split()) - set(write_line(f"{fact.subject} {fact.object}").split())
+    return len(fact.entities) == 2 and bool(says_more) and not pool.is_ordinary(link.name)
+
+
+def _leads(pool: Pool, link: Link) -> bool:
+    """Return True if a fact tells a reader why it leads on: it has the name, or stands in a passage with that title."""
+    return _is_telling(pool, link) and (_has_name(link) or _is_titled(pool, link))
+
+
+def _has_name(link: Link) -> bool:
+    """Return False if a fact is a sentence, which has its object, and lacks the name that joins the passages."""
+    sentence = link.triple.predicate.casefold()
+    return link.triple.object.casefold() not in sentence or link.name.casefold() in sentence
+
+
+def _is_titled(pool: Pool, link: Link) -> bool:
+    """Return True if the passage that states a fact has the joining name as its title."""
+    title = pool.passages[link.place].title.strip()
+    return bool(title) and next(iter(pool.contents[link.place].topics)) in pool.names_of(link.entity)
 
 
 def _leads_on(pool: Pool, fact: Triple, known: Iterable[str]) -> bool:
@@ -97,7 +119,9 @@ def _describe_shared_words(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_walk(pool: Pool, ranked: Ranked) -> str:
-    """Say so of a passage that is reached, not of one that only starts the walk."""
+    """Say where the walk starts: at the passages found first. Say of others what it goes along, if it reaches them."""
+    if ranked.first_rank <= BEST:
+        return f"place {ranked.first_rank} of all searches together"
     return "shares words with passages found first, or with passages that do" * ("shared_words" in ranked.signals)
 
 
@@ -126,15 +150,14 @@ def _describe_named(pool: Pool, ranked: Ranked) -> str:
         return ""
     topic = next(key for key in pool.contents[passage].topics if link.entity in pool.names_of(key))
     verb = LINKS if split_link(link.triple.predicate)[1] == LINKS else "names"
-    origin = _name_passage(pool, link, f"which {{}} {verb}")
-    return f"{_say_topic(pool, passage, topic)}, {origin}: {_write(link.triple)}"
+    return f"{_say_topic(pool, passage, topic)}, {_name_passage(pool, link, f'which {{}} {verb}')}"
 
 
 def _describe_linked(pool: Pool, ranked: Ranked) -> str:
     link = ranked.linked_by
     if link is None or not _is_telling(pool, link):
         return ""
-    return f"names “{shorten(link.name, _NAME)}”, {_name_passage(pool, link, 'as {} does')}: {_write(link.triple)}"
+    return f"names “{shorten(link.name, _NAME)}”, {_name_passage(pool, link, 'as {} does')}"
 
 
 def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
@@ -177,11 +200,17 @@ def _say_topic(pool: Pool, place: int, key: str) -> str:
 
 
 def _name_passage(pool: Pool, link: Link, clause: str) -> str:
-    """Complete a clause with the title of the passage that states a fact; say so if that is about what both share."""
+    """Complete a clause with the title of the passage that states a fact, and the fact, if that has the shared name.
+
+    It says so if that passage is about, or speaks of, what both share.
+    """
     title = pool.passages[link.place].title.strip()
-    if title and next(iter(pool.contents[link.place].topics)) in pool.names_of(link.entity):
-        return "which another passage is about"
-    return clause.format(f"“{shorten(title, _NAME)}”" if title else "another passage")
+    who = f"“{shorten(title, _NAME)}”" if title else "another passage"
+    if _is_titled(pool, link):
+        clause, who = "which {} is about", "another passage"
+    elif not _has_name(link):
+        clause = "which {} speaks of"
+    return clause.format(who) + (f": {_write(link.triple)}" if _has_name(link) else "")
 
 
 def _write(fact: Triple) -> str:

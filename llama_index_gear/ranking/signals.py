@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, reduce
@@ -37,6 +38,7 @@ _COUNTS = 1 / np.arange(2, 2 + BEST)
 """What a word counts that is shared with the first of these, the second, …"""
 _MOST_SHARED = 3
 """Shared words that are named."""
+_NUMBERED = re.compile(r"[\d_]")
 _FIRST_LISTS = ("dense", "base", "bm25")
 _STRONG = 3.0
 """A link of a third or more of the question ties a passage to it as its own words would."""
@@ -211,16 +213,20 @@ class Company:
         return weights, lengths, weights[self.best] / lengths[self.best] * is_link
 
     def list_shared_words(self, place: int) -> list[str]:
-        """Return the words, as a passage writes them in small letters, that `shared_words` has seen most in it."""
+        """Return the words, as a passage writes them in small letters, that `shared_words` has seen most in it.
+
+        Numbers and what has some in it, as dates, are left out.
+        """
         weights, _, best = self._shared_table
         counts = _COUNTS[: len(self.best)] * (np.array(self.best) != place)
         parts = weights[place] * (counts @ best)
         numbers, found = self._pool.terms.words, dict[int, str]()
-        most = {int(numbers[word]): -parts[word] for word in order(parts)[:_MOST_SHARED] if parts[word] > 0}
+        most = [int(numbers[word]) for word in order(parts)[: 4 * _MOST_SHARED] if parts[word] > 0]
         for written in self._pool.contents[place].line.split() if most else ():
-            for number in self._pool.encoder.split_words(written) & most.keys():
-                found.setdefault(number, written)
-        return [found[number] for number in most if number in found]
+            if not _NUMBERED.search(written):
+                for number in self._pool.encoder.split_words(written):
+                    found.setdefault(number, written)
+        return [found[number] for number in most if number in found][:_MOST_SHARED]
 
     def _walk(self) -> Floats:
         """Walk between passages and words; half of each step returns to the start."""
@@ -281,8 +287,22 @@ class Company:
         return found
 
     def list_phrases(self, place: int) -> list[str]:
-        """Return the question's neighboring words that the signal `phrases` has seen in a passage."""
-        return [phrase.strip() for phrase in self._phrases if phrase in self._pool.contents[place].line]
+        """Return the parts of the question, of two words or more, that the signal `phrases` has seen in a passage.
+
+        Stop words at an end are left out where two other words remain.
+        """
+        words, line = self._question_line, self._pool.contents[place].line
+        parts, start = dict[str, None](), 0
+        while start < len(words) - 1:
+            end = start + 1
+            while end < len(words) and f" {_join(words[start : end + 1])} " in line:
+                end += 1
+            telling = [at for at in range(start, end) if words[at][1]]
+            if end - start > 1 and telling:
+                first, last = (telling[0], telling[-1] + 1) if len(telling) > 1 else (start, end)
+                parts[_join(words[first:last])] = None
+            start = max(start + 1, end - 1)
+        return [*parts]
 
     @cached_property
     def _phrases(self) -> dict[str, float]:
@@ -380,6 +400,10 @@ class Company:
 
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])
+
+
+def _join(words: Sequence[tuple[str, set[int]]]) -> str:
+    return " ".join(word for word, _ in words)
 
 
 def order(scores: Floats) -> list[int]:

@@ -48,11 +48,12 @@ def peers(results: Results) -> str:
         "Peers by their own code, each in an environment of its own (`peers/`, `peers_beside.py`); "
         f"{', '.join(f'{label} {version}' for label, version in versions.items())}. The same passages, questions and "
         "embeddings (`LightEmbedding`, all-MiniLM-L6-v2) for all. Of encyclopaedias the corpus is the questions' own "
-        "passages, shuffled, because LinearRAG joins neighbours, and files have the passages of a question together. "
-        "HippoRAG 2 has GPT-3.5's triples, by rule of the chats; its filter by a language model lets all facts pass. "
-        "LinearRAG has its settings for these sets (`run.py`'s defaults for chats). It and hubmesh find names by "
-        "spaCy's small English model. `GraphRetriever` ranks by weights learned from other kinds of text alone. "
-        "A star: a gain over hybrid with p < 0.05. On chats gold are documents."
+        "passages, shuffled: LinearRAG joins neighbours, and files have the passages of a question together. Here its "
+        "neighbours are chance, which costs it something. "
+        "HippoRAG 2 has GPT-3.5's triples; its filter by a language model lets all facts pass. LinearRAG has its own "
+        "settings for this set. It and hubmesh find names by spaCy's small English model. `GraphRetriever` ranks by "
+        "weights from MuSiQue and chats (`left_out_weights.json`), which saw no question of this set. A star: "
+        "a gain over hybrid with p < 0.05."
     )
     return section("Peers by their own code", "\n\n".join(parts), note)
 

@@ -71,7 +71,10 @@ def test_reasons_by_words() -> None:
     assert seen["b"] == {
         "shared_words": "shares “beta” and “gamma”, which the question lacks, with passages found first"
     }
-    assert explain("b", RankingWeights({"walk": 9.0}), pool) == {
+    assert explain("b", RankingWeights({"walk": 9.0}), pool) == {"walk": "place 2 of all searches together"}
+    others = [PoolPassage("g", "gamma", []), *(PoolPassage(f"empty-{number}", "", []) for number in range(30))]
+    far = Pool("zeta", [*passages, *others], {"base": [*texts, *(passage.id for passage in others)]}, ENCODER)
+    assert explain("g", RankingWeights({"walk": 9.0}), far) == {
         "walk": "shares words with passages found first, or with passages that do"
     }
     assert seen["e"] == {} and seen["f"] == {}  # nothing is shared: the walk only starts at the question's words
@@ -163,6 +166,30 @@ def test_a_common_noun_is_no_reason(fact: Triple, own: Triple, text: str) -> Non
     ranked = find(pool, "b")
     assert ranked.linked_by is not None and ranked.leads
     assert explain("b", BY_FACTS, pool) == {} and build_chain(pool, ranked) == []
+
+
+@pytest.mark.parametrize(
+    ("fact", "own"),
+    [
+        (Triple("LiHua", "Merry Christmas!", "Merry Christmas"), Triple("Bob", "Bob said it.", "Merry Christmas")),
+        (Triple("Ada", "— Bob —", "Bob"), Triple("Carl", "met", "Bob")),
+    ],
+)
+def test_a_sentence_that_is_a_name_alone_is_no_reason(fact: Triple, own: Triple) -> None:
+    pool = make_pair(fact, own)
+    assert explain("b", BY_FACTS, pool) == {} and build_chain(pool, find(pool, "b")) == []
+
+
+def test_a_sentence_without_the_shared_name_is_not_quoted_for_it() -> None:
+    """The passage speaks of Hotel California; its sentence about Hymn says nothing of that."""
+    fact = Triple("Hotel California", "How about we add Hymn?", "Hymn")
+    pool = make_pair(fact, Triple("Bob", "Bob sang Hotel California.", "Hotel California"))
+    assert explain("b", BY_FACTS, pool)["linked"] == "names “Hotel California”, which another passage speaks of"
+    assert build_chain(pool, find(pool, "b")) == []
+    titled = [PoolPassage("a", "x", [fact], "Hotel California"), *pool.passages[1:]]
+    pool = Pool("Ada?", titled, {"base": ["a", "b", "c"]}, ENCODER)
+    assert explain("b", BY_FACTS, pool)["linked"] == "names “Hotel California”, which another passage is about"
+    assert build_chain(pool, find(pool, "b"))[0] == ["Hotel California", "How about we add Hymn?", "Hymn"]
 
 
 def test_a_name_is_a_reason_where_no_passage_writes_it_small() -> None:

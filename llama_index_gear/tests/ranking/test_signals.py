@@ -210,7 +210,8 @@ def test_the_shared_words_are_those_that_count_most_as_the_passage_writes_them()
     texts = {
         "a": "Stephen's bakery, bread, flour and play",
         "b": "Bakeries; breads: play Stephen",
-        "c": "flour, flour, flour and bread, bakery, salt",
+        "c": "20261114_16: flour, flour, flour and bread, bakery, salt",
+        "e": "20261114_16",
         "d": "salt",
     }
     pool = make_pool("Did Stephen play?", *(make_passage(*item) for item in texts.items()), CHEESE)
@@ -234,6 +235,21 @@ def test_phrases_are_the_question_s_neighboring_words() -> None:
     expected = [father / total, (stephen + play) / total, 0, 0]
     assert company.compare()["phrases"][:4] == pytest.approx(expected)
     assert [company.list_phrases(place) for place in range(4)] == [["the father"], ["stephen play"], [], []]
+
+
+def test_parts_of_the_question_are_as_long_as_they_stand_there() -> None:
+    texts = {
+        "a": "The father of Stephen Curry's friend",
+        "b": "of Stephen, of Stephen: play the",
+        "c": "father. Of",
+    }
+    pool = make_pool("Did the father of Stephen Curry play the flute?", *(make_passage(*one) for one in texts.items()))
+    company = place_first(pool, 0)
+    assert [company.list_phrases(place) for place in range(3)] == [
+        ["father of stephen curry"],
+        ["of stephen", "play the"],
+        ["father of"],
+    ]
 
 
 def test_a_phrase_counts_as_often_as_the_question_has_it_and_once_a_passage() -> None:
