@@ -23,6 +23,7 @@ _UNSEEN = re.compile(
     rf"[{_ALWAYS}]|\r(?!\n)|(?<![{_JOINED}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])"
     rf"|(?<![{_VARIED}])[\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
+_MARK = re.compile(r"[^\w\s]")
 _MARKS = re.compile(r"([^\w\s]{64})")
 """Matches marks that may all belong to one letter: they are put in order in a time that grows with their square."""
 
@@ -35,12 +36,15 @@ def unify_spelling(text: str) -> str:
     """
     if text.isascii():
         return text
-    unseen = {ord(mark): None for mark in set(text) if unicodedata.category(mark) == "Cf"}
+    marks = () if text.replace("\n", " ").isprintable() else set(text)  # what is printable isn't invisible
+    unseen = {ord(mark): None for mark in marks if unicodedata.category(mark) == "Cf"}
     return normalize(text.translate(unseen) if unseen else text)  # one between letter and accent would keep them apart
 
 
 def normalize(text: str) -> str:
     """Return a text in Unicode's NFKC, in bounded time: of more than 64 marks in a row each 64 are taken alone."""
+    if not _MARK.search(text[63::64]):  # nearly all texts: 64 in a row would have one of these places
+        return unicodedata.normalize("NFKC", text)
     return "".join(unicodedata.normalize("NFKC", part) for part in _MARKS.split(text))
 
 

@@ -47,8 +47,8 @@ class Triple:
     def __post_init__(self) -> None:
         if type(self.subject) is type(self.predicate) is type(self.object) is str:
             text = f"{self.subject} {self.predicate} {self.object}"
-            if " ".join(text.split()) == text:  # nearly all triples: no slot is empty, or has other white space
-                return
+            if text.isprintable() and "  " not in text and text[0] != " " != text[-1]:
+                return  # nearly all triples: no slot is empty, or has other white space, which isn't printable
         for slot in ("subject", "predicate", "object"):
             given = getattr(self, slot)
             if not isinstance(given, str):

@@ -126,7 +126,7 @@ class SparseGraph(TripleGraph):
             for entities in triple_entities
         ]
         queries = [build_query(None, limit, match_, payload=False) for match_ in matches]
-        answers = yield from self.collections.batch_flow(self.name, queries)
+        answers = yield from self.collections.select_flow(self.name, queries)
         neighbor_ids = [[str(point.id) for point in answer] for answer in answers]
         crowded = [number for number, triple_ids in enumerate(neighbor_ids) if len(triple_ids) == limit]
         word_queries = [self._build_word_query(question, limit, matches[number], payload=False) for number in crowded]

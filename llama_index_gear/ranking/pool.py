@@ -28,6 +28,8 @@ Float32s = NDArray[np.float32]
 MAX_LINK_PASSAGES = 12
 """An entity, or a word, that more passages of the pool have is no link between two of them."""
 _WORD = re.compile(r"\w+")
+_ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORD.match(chr(code)) else 32 for code in range(128)).ljust(256)
+"""ASCII in small letters, with spaces for what is no part of a word."""
 _SATURATION = 1.2
 """k of BM25: a word that a passage has f times counts f / (f + k)."""
 
@@ -220,7 +222,7 @@ class Pool:
         if not name.isalpha() or small == name.upper():  # a script without small letters
             return False
         word = re.compile(rf"\b{small}\b")
-        return small == name or any(word.search(passage.text) for passage in self.passages)
+        return small == name or any(small in passage.text and word.search(passage.text) for passage in self.passages)
 
     def coverage(self, text: str) -> float:
         """Return the share of the question that its words in a text make up, from 0 to 1, rare words counting more.
@@ -247,7 +249,8 @@ class Pool:
         return frozenset(self.encoder.split_words(self.question))
 
     def _read(self, passage: PoolPassage) -> Content:
-        entities = dict.fromkeys(chain.from_iterable(triple.entities for triple in passage.triples))
+        names = dict.fromkeys(chain.from_iterable((triple.subject, triple.object) for triple in passage.triples))
+        entities = dict.fromkeys(map(entity_key, names))
         counts = self.encoder.count_words(passage.text)
         words = np.fromiter(counts, np.int64, len(counts))
         often = np.fromiter(counts.values(), np.float32, len(counts))
@@ -258,6 +261,8 @@ class Pool:
 
 def write_line(text: str) -> str:
     """Return the one spelling of a text in small letters, its words between single spaces."""
+    if text.isascii():  # ten times as fast, and the same line
+        return f" {' '.join(text.encode().translate(_ASCII_WORDS).decode().split())} "
     return f" {' '.join(_WORD.findall(unify_spelling(text).lower()))} "
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import lru_cache
+from itertools import chain, repeat
 
 from qdrant_client.http import models
 from qdrant_edge import Bm25, Bm25Config
@@ -26,6 +28,11 @@ TRIPLE_AVG_LEN = 8.0
 """Length of an average triple in words, for BM25's length normalization."""
 LEAST_AVG_LEN = 60.0
 """The smallest average length of passages that is learned, in words: that of about 100 words of English."""
+_ASCII_WORDS = bytes(ord(chr(code).lower()) if chr(code).isalnum() else 32 for code in range(128)).ljust(256)
+"""ASCII as words are compared: letters are small, marks are spaces."""
+_LONG_PIECE = 40  # characters without white space whose words are not kept in memory
+_KEPT = 1 << 16
+_LONG_TEXT = 20_000  # characters of a text that the engine reads at once
 _COUNTING = 1e6  # as k, without length normalization: a weight is then the count of its word, but for a millionth
 _TOLERANCE = 1e-4  # of weights that an engine keeps as floats of 32 bits
 
@@ -50,6 +57,7 @@ class WordEncoder:
     def __init__(self, language: str, average_words: float) -> None:
         self._settings = (language, average_words)
         self._bm25 = Bm25(Bm25Config(language=language, avg_len=average_words))
+        self._numbers = _get_numbers(language)
 
     @property
     def average_words(self) -> float:
@@ -68,22 +76,29 @@ class WordEncoder:
         """Return the weights of a text that is searched for."""
         return to_sparse_vector(self._bm25.embed_query(_split_words(text)))
 
+    def list_words(self, text: str) -> list[int]:
+        """Return the numbers of the text's words, stemmed, without stop words, each as often as BM25 counts it.
+
+        Half a character separates words. No word reaches over white space, nor over other marks of ASCII than letters
+        and digits; what stands between is looked up in memory.
+        """
+        text = _split_words(repair_surrogates(text))
+        pieces = (text.encode().translate(_ASCII_WORDS).decode() if text.isascii() else text).split()
+        if len(text) > _LONG_TEXT or max(map(len, pieces), default=0) > _LONG_PIECE:
+            return self._numbers.read(text)
+        return list(chain.from_iterable(map(self._numbers.__getitem__, pieces)))
+
     def split_words(self, text: str) -> set[int]:
-        """Return the numbers of the text's words: stemmed, without stop words. Half a character separates words."""
-        return set(self._bm25.embed_query(_split_words(repair_surrogates(text))).indices)
+        """Return the numbers of the text's words, as `list_words` has them."""
+        return set(self.list_words(text))
+
+    def count_words(self, text: str) -> Counter[int]:
+        """Return the number of each of the text's words → how often it stands there, as `list_words` has them."""
+        return Counter(self.list_words(text))
 
     def with_average(self, average_words: float) -> WordEncoder:
         """Return the encoder of the same language for texts of another average length."""
         return self if average_words == self.average_words else type(self)(self._settings[0], average_words)
-
-    def count_words(self, text: str) -> dict[int, int]:
-        """Return the number of each of the text's words → how often it stands there, as BM25 counts it.
-
-        Half a character separates words.
-        """
-        vector = self._counter.embed_document(_split_words(repair_surrogates(text)))
-        counts = (round(weight * _COUNTING / (_COUNTING + 1 - weight)) for weight in vector.values)
-        return dict(zip(vector.indices, counts, strict=True))
 
     def fits(self, text: str, stored: models.SparseVector | None) -> bool:
         """Return True if the stored weights are this encoder's, or have other words than its own.
@@ -101,12 +116,39 @@ class WordEncoder:
 
     def measure(self, text: str) -> int:
         """Return the length of a text in words, without stop words."""
-        return sum(self.count_words(text).values())
+        return len(self.list_words(text))
 
-    @cached_property
-    def _counter(self) -> Bm25:
-        """Qdrant's BM25 whose weights are the words' counts."""
-        return Bm25(Bm25Config(language=self._settings[0], avg_len=1.0, k=_COUNTING, b=0.0))
+
+class _WordNumbers(dict[str, Sequence[int]]):
+    """Text without white space → the numbers of its words, each as often as it stands there.
+
+    It reads what it lacks. It keeps at most 65,536 texts, some 10 MB: most words of passages are the same ones.
+    """
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._counter = Bm25(Bm25Config(language=language, avg_len=1.0, k=_COUNTING, b=0.0))  # a weight is a count
+
+    def __missing__(self, piece: str) -> Sequence[int]:
+        if len(self) >= _KEPT:
+            self.clear()
+        numbers = self[piece] = self.read(piece)
+        return numbers
+
+    def read(self, text: str) -> list[int]:
+        """Return the numbers of a text's words, in any order, each as often as it stands there."""
+        vector = self._counter.embed_document(text)
+        indices, values = vector.indices, vector.values
+        if values == [1.0]:  # nearly all texts without white space
+            return indices
+        counts = (round(weight * _COUNTING / (_COUNTING + 1 - weight)) for weight in values)
+        return list(chain.from_iterable(map(repeat, indices, counts)))
+
+
+@lru_cache(maxsize=16)
+def _get_numbers(language: str) -> _WordNumbers:
+    """Return the numbers of a language's words that are in memory, the same for all encoders."""
+    return _WordNumbers(language)
 
 
 def _to_dict(vector: models.SparseVector | None) -> dict[int, float]:

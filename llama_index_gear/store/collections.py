@@ -389,12 +389,23 @@ class Collections:
         selector = require_conditions(selection) if isinstance(selection, models.Filter) else selection
         yield from ask(QdrantCall("delete", {"collection_name": name, "points_selector": selector, "wait": True}))
 
+    def select_flow(self, name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
+        """Answer several queries without a vector with one round trip, each by id."""
+        if not requests:
+            return []
+        arguments = {"collection_name": name, "requests": requests}
+        responses = yield from ask(QdrantCall("query_batch_points", arguments))
+        return [response.points for response in responses]
+
     def batch_flow(self, name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
-        """Answer several queries with one round trip (ties may take more, see `rank_flow`), each best first."""
+        """Answer several queries with a vector with one round trip (ties may take more, see `rank_flow`).
+
+        Each list is best first.
+        """
         if not requests:
             return []
         for request in requests:
-            if request.using == DENSE and request.query is not None:
+            if request.using == DENSE:
                 request.params = self.search_params
         return (yield from rank_flow(name, requests))
 

@@ -88,9 +88,12 @@ def _check_members(
         raise _make_error(owner, path, f"nests more than {MAX_LEVELS} levels deep: flatten it, or store it as text")
     if not isinstance(value, dict):
         for position, member in enumerate(value):
-            _check(owner, member, (*path, position), checked)
+            if type(member) is not str or not member.isascii():  # nearly all members are texts in ASCII
+                _check(owner, member, (*path, position), checked)
         return
     for key, member in value.items():
+        if type(key) is type(member) is str and key.isascii() and member.isascii():
+            continue
         if not isinstance(key, str):
             raise _make_error(owner, path, f"has the key {format_value(key)}, which is no text: JSON would change it")
         if not key.isascii():

@@ -34,9 +34,6 @@ class _Query:
         The first asks for one point more than is wanted. The second asks for the ids of many.
         """
         if not self.last_limit:
-            if self.is_complete:
-                self.last_limit = self.wanted
-                return self.request
             self.last_limit = self.wanted + 1
             return self.request.model_copy(update={"limit": self.last_limit})
         self.last_limit = MAX_TIED
@@ -44,23 +41,15 @@ class _Query:
 
     def take(self, points: Sequence[Any]) -> None:
         """Take the points of an answer; ties (to six decimals) are ordered by id."""
-        if self.is_complete:
-            self.points = list(points)
-            return
         self.points = sorted(points, key=lambda point: (-round(point.score, 6), str(point.id)))
         self.read_points = self.read_points or {str(point.id): point for point in points}
 
     @property
     def is_cut_in_tie(self) -> bool:
         """True if points that were not returned may tie with the last point that is wanted."""
-        if self.is_complete or len(self.points) < self.last_limit or self.last_limit >= MAX_TIED:
+        if len(self.points) < self.last_limit or self.last_limit >= MAX_TIED:
             return False
         return bool(round(self.points[self.wanted - 1].score, 6) == round(self.points[-1].score, 6))
-
-    @property
-    def is_complete(self) -> bool:
-        """True if the points are wanted as they were returned: a query without a vector is asked once."""
-        return self.request.query is None
 
     @property
     def winners(self) -> list[Any]:
@@ -80,8 +69,7 @@ def rank_flow(name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[l
     Engines add up a dot product in different orders, so the scores of equal vectors differ by some 1e-7. Among points
     that tie for the last place, an engine returns those that it met first. So each query first asks for one point more
     than is wanted. Queries whose last place is tied are repeated together, for the ids of 500 points, and the payloads
-    of those that move up are read. In a longer tie the engine chooses. A query without a vector returns points by id;
-    it is asked once.
+    of those that move up are read. In a longer tie the engine chooses.
     """
     queries = tied = [_Query(request) for request in requests]
     while tied:
@@ -90,10 +78,8 @@ def rank_flow(name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[l
         for query, response in zip(tied, responses, strict=True):
             query.take(response.points)
         tied = [query for query in tied if query.is_cut_in_tie]
-    records = yield from _read_payloads_flow(
-        name, [query for query in queries if not query.is_complete and query.unread]
-    )
-    return [query.points if query.is_complete else _fill_payloads(query, records) for query in queries]
+    records = yield from _read_payloads_flow(name, [query for query in queries if query.unread])
+    return [_fill_payloads(query, records) for query in queries]
 
 
 def _read_payloads_flow(name: str, queries: Sequence[_Query]) -> Flow[dict[str, Any]]:

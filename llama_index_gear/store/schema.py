@@ -177,8 +177,8 @@ def read_sound_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...
 def has_sound_entities(payload: Mapping[str, Any]) -> bool:
     """Return True for the payload of a triple whose entities, and links if it has some, can be read."""
     entities = payload.get("entities")
-    are_texts = isinstance(entities, list) and all(isinstance(key, str) for key in entities)
-    return are_texts and bool(read_sound_aliases(payload) or not payload.get(ALIASES))
+    are_texts = isinstance(entities, list) and set(map(type, entities)) <= {str}
+    return are_texts and bool(not payload.get(ALIASES) or read_sound_aliases(payload))
 
 
 def has_sound_links(payload: Mapping[str, Any]) -> bool:

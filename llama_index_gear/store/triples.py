@@ -342,7 +342,7 @@ class TripleReads(TripleGraph):
                 requests.append(build_query(None, limit, match_, payload=_INCIDENCE_FIELDS))
                 asked.append(number)
         answers: list[list[Incidence]] = [[] for _ in groups]
-        found = yield from self.collections.batch_flow(self.collections.triples, requests)
+        found = yield from self.collections.select_flow(self.collections.triples, requests)
         if not any(found):
             yield from self.collections.look_for_triples_flow()
         yield from self._hide_links_flow([point for points in found for point in points])
@@ -436,6 +436,8 @@ def _to_incidence(point: Any) -> Incidence:
     try:
         if not has_sound_entities(payload):
             raise TypeError("its entities are no list of texts")
+        if not payload.get(ALIASES):  # most triples have none
+            return Incidence(str(point.id), tuple(payload["entities"]), payload["passage_id"])
         return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
     except (AttributeError, TypeError, KeyError) as error:
         raise make_foreign_error(point, "triple", error) from error
