@@ -627,7 +627,7 @@ class StoreContract:
                     do.delete_nodes(node_ids, filters)
         for document in ("", None):
             with _raises(ArgumentError):
-                do.delete(document)  # type: ignore[arg-type]
+                do.delete(document)
         assert len(do.get_nodes()) == 4
 
     def test_clear(self, make_store: Any, mode: str) -> None:
