@@ -7,6 +7,7 @@ import email.encoders
 import email.errors
 import re
 from collections.abc import Callable
+from email.message import Message
 from email.utils import parsedate_to_datetime
 
 _UNSEEN = re.compile(
@@ -73,7 +74,8 @@ def prepare_letter(letter: bytes, convert_page: Callable[[bytes], str]) -> bytes
         is_changed = True
     for part in message.walk():
         if part.get_content_type() == "multipart/alternative" and written.intersection(map(id, part.walk())):
-            others = [one for one in part.get_payload() if id(one) in written or one.get_content_type() != "text/plain"]
+            parts = [one for one in part.get_payload() if isinstance(one, Message)]
+            others = [one for one in parts if id(one) in written or one.get_content_type() != "text/plain"]
             part.set_payload(others)
     return message.as_bytes() if is_changed else letter
 

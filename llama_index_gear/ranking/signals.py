@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.nodes import MENTIONS
-from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Content, Pool, write_line
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Content, Float32s, Pool, write_line
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import Triple, entity_key
 
@@ -203,10 +203,10 @@ class Company:
         return shared
 
     @cached_property
-    def _shared_table(self) -> tuple[Floats, Floats, Floats]:
+    def _shared_table(self) -> tuple[Float32s, Float32s, Float32s]:
         """The weights of words in passages, the passages' lengths, and what counts of the words of the best ones."""
         _, weights, passages, _, asked = self._pool.terms
-        lengths = np.linalg.norm(weights, axis=1)[:, None]
+        lengths: Float32s = np.linalg.norm(weights, axis=1)[:, None]
         lengths[lengths == 0] = 1.0
         is_link = passages <= MAX_LINK_PASSAGES
         is_link[asked] = False

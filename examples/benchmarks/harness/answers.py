@@ -73,7 +73,7 @@ def answer_with_agent(
 
     """
     kind = T2RAGQueryEngine if isinstance(agent, T2RAGRetriever) else GeARQueryEngine
-    engine: Any = kind(agent, node_postprocessors=[FoundSignal(when_found)])  # type: ignore[arg-type]
+    engine: Any = kind(agent, node_postprocessors=[FoundSignal(when_found)])
     engine.update_prompts({"response_synthesizer:text_qa_template": ANSWER_PROMPT})
     response, trace = engine.query_with_trace(bundle)
     if not response.source_nodes:  # the engine writes no answer without passages

@@ -81,7 +81,8 @@ class Embedder:
 
         """
         if isinstance(texts, str):
-            return self.encode([texts])[0]
+            one: NDArray[np.float32] = self.encode([texts])[0]
+            return one
         missing = [text for text in dict.fromkeys(texts) if text not in self._known]
         vectors = self._model.get_text_embedding_batch(missing)
         self._known |= {text: np.asarray(vector, np.float32) for text, vector in zip(missing, vectors, strict=True)}

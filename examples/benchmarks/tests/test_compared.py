@@ -61,7 +61,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory, embed_model: BaseEmbedding)
     folder = tmp_path_factory.mktemp("stores")
     store = GeARVectorStore.from_path(folder / "sample-offline", embed_model=embed_model, embed_triples=True)
     with closing(store):
-        retrieval.ingest(to_nodes(load(DATA), with_triples=False), store, "offline", None, 1)
+        retrieval.ingest(to_nodes(load(DATA), with_triples=False), store, "offline", None)
     write_whole(retrieval.note_path(folder / "sample-offline"), json.dumps({"data": "sample"}))
     return folder
 
