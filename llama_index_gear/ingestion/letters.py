@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 _UNSEEN = re.compile(
     r"(?is)<(style|title|script)\b.*?</\1\s*>|<meta\b[^<>]*>|<!--.*?-->|<a\b[^<>]*>\s*(?:<img\b[^<>]*>\s*)+</a\s*>"
@@ -74,7 +75,7 @@ def prepare_letter(letter: bytes, convert_page: Callable[[bytes], str]) -> bytes
         is_changed = True
     for part in message.walk():
         if part.get_content_type() == "multipart/alternative" and written.intersection(map(id, part.walk())):
-            parts = [one for one in part.get_payload() if isinstance(one, Message)]
+            parts: list[Any] = [one for one in part.get_payload() if isinstance(one, Message)]
             others = [one for one in parts if id(one) in written or one.get_content_type() != "text/plain"]
             part.set_payload(others)
     return message.as_bytes() if is_changed else letter
