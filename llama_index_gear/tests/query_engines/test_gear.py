@@ -38,7 +38,6 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.tests.stores import fill_store
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
@@ -87,8 +86,12 @@ def make_nodes() -> list[BaseNode]:
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with fill_store(tmp_path_factory, make_nodes()) as made:
-        yield made
+    store = GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding(), embed_triples=True
+    )
+    store.add(make_nodes())
+    yield store
+    store.close()
 
 
 Mode = str

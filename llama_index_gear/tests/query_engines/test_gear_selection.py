@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore
-from llama_index_gear.testing import Reply, ScriptedLLM
-from llama_index_gear.tests.store_contract import passage
-from llama_index_gear.tests.stores import fill_store
+from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace import rendering
 from llama_index_gear.trace.trace import Trace
 
@@ -29,7 +27,11 @@ MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with fill_store(tmp_path_factory, [passage(*item) for item in TEXTS.items()], embed_triples=False) as made:
+    with GeARVectorStore.from_path(tmp_path_factory.mktemp("s") / "store", embed_model=WordEmbedding()) as made:
+        nodes = [TextNode(id_=name, text=text) for name, text in TEXTS.items()]
+        for node in nodes:
+            node.embedding = WordEmbedding().get_text_embedding(node.text)
+        made.add(nodes)
         yield made
 
 

@@ -16,17 +16,15 @@ from llama_index.core.schema import TextNode
 from llama_index.core.tools import QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context
 
-from llama_index_gear import GeARQueryEngine, GeARVectorStore, T2RAGQueryEngine
+from llama_index_gear import GeARQueryEngine, GeARVectorStore, T2RAGQueryEngine, Triple, attach_triples
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TracedResponse
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.tests.store_contract import passage
-from llama_index_gear.tests.stores import fill_store
 
 QUESTION = "Where does Ann's father live?"
 PASSAGES = {
-    "Ann": ("Ann's father is Bob.", ("Ann", "father", "Bob")),
-    "Bob": ("Bob lives in Rome.", ("Bob", "in", "Rome")),
+    "Ann": ("Ann's father is Bob.", ["Ann", "father", "Bob"]),
+    "Bob": ("Bob lives in Rome.", ["Bob", "in", "Rome"]),
 }
 GEAR = ['{"needed": [1, 2], "facts": [["Bob", "lives in", "Rome"]], "answerable": true, "answer": "Rome"}']
 T2RAG = [
@@ -38,9 +36,14 @@ T2RAG = [
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    nodes = [passage(f"{title}-0", text, [fact], metadata={"title": title}) for title, (text, fact) in PASSAGES.items()]
-    with fill_store(tmp_path_factory, nodes) as made:
-        yield made
+    with GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("tool") / "s", embed_model=WordEmbedding(), embed_triples=True
+    ) as store:
+        for title, (text, slots) in PASSAGES.items():
+            node = TextNode(id_=f"{title}-0", text=text, metadata={"title": title})
+            node.embedding = WordEmbedding().get_text_embedding(text)
+            store.add([attach_triples(node, [Triple(*slots)])])
+        yield store
 
 
 def make_engine(store: GeARVectorStore, script: list[str] | None = None, **arguments: Any) -> GeARQueryEngine:

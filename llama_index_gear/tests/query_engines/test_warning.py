@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.schema import TextNode
 
 from llama_index_gear import (
     Budget,
@@ -21,13 +22,12 @@ from llama_index_gear import (
     T2RAGQueryEngine,
     T2RAGRetriever,
     Triple,
+    attach_triples,
 )
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.query_engines.t2rag import CLUES_PROMPT
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.tests.store_contract import passage
-from llama_index_gear.tests.stores import fill_store
 from llama_index_gear.trace.trace import Trace
 
 QUESTION = "Where does the father of Ann live"
@@ -46,8 +46,13 @@ READABLE = {
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    nodes = [passage(name, text, [(name, "says", text)]) for name, text in TEXTS.items()]
-    with fill_store(tmp_path_factory, nodes) as made:
+    with GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("s") / "store", embed_model=WordEmbedding(), embed_triples=True
+    ) as made:
+        for name, text in TEXTS.items():
+            node = attach_triples(TextNode(id_=name, text=text), [Triple(name, "says", text)])
+            node.embedding = WordEmbedding().get_text_embedding(text)
+            made.add([node])
         yield made
 
 

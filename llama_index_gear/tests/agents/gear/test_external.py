@@ -26,7 +26,6 @@ from llama_index_gear.expansion.alignment import shared_name
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage
-from llama_index_gear.tests.stores import fill_store
 from llama_index_gear.trace.rendering import show, to_html
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import GraphTriple
@@ -58,18 +57,24 @@ MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    nodes = [
-        passage(name, text, metadata={"kind": "food" if name == "milk" else "film"}) for name, text in PASSAGES.items()
-    ]
-    with fill_store(tmp_path_factory, nodes, embed_triples=False) as made:
-        yield made
+    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding())
+    store.add(
+        [
+            passage(name, text, metadata={"kind": "food" if name == "milk" else "film"})
+            for name, text in PASSAGES.items()
+        ]
+    )
+    yield store
+    store.close()
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
-    with ExternalTripleStore.from_path(tmp_path_factory.mktemp("graph"), embed_model=WordEmbedding()) as made:
-        made.load(GRAPH)
-        yield made
+    folder = tmp_path_factory.mktemp("graph")
+    graph = ExternalTripleStore.from_path(folder, embed_model=WordEmbedding())
+    graph.load(GRAPH)
+    yield graph
+    graph.close()
 
 
 class Told(BaseRetriever):

@@ -39,7 +39,6 @@ from llama_index_gear.flow import arun, run
 from llama_index_gear.retrievers.base import GeAREvent
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
-from llama_index_gear.tests.stores import fill_store
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
@@ -94,8 +93,12 @@ def tokenizer() -> None:
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with fill_store(tmp_path_factory, make_nodes().values()) as made:
-        yield made
+    store = GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding(), embed_triples=True
+    )
+    store.add(list(make_nodes().values()))
+    yield store
+    store.close()
 
 
 class Told(BaseRetriever):

@@ -28,7 +28,6 @@ from llama_index_gear.errors import ReplyError
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.scanning import scan_reply
-from llama_index_gear.tests.stores import fill_store
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 QUESTION = "Which land borders the land that the father of Ann lives in"
@@ -62,7 +61,8 @@ def make_nodes() -> list[TextNode]:
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with fill_store(tmp_path_factory, make_nodes(), embed_triples=False) as made:
+    with GeARVectorStore.from_path(tmp_path_factory.mktemp("s") / "store", embed_model=WordEmbedding()) as made:
+        made.add(make_nodes())
         yield made
 
 

@@ -21,7 +21,6 @@ from llama_index_gear import GeARVectorStore, T2RAGQueryEngine, T2RAGRetriever, 
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
-from llama_index_gear.tests.stores import fill_store
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
@@ -85,8 +84,12 @@ def make_nodes(**metadata: dict[str, Any]) -> list[BaseNode]:
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with fill_store(tmp_path_factory, make_nodes()) as made:
-        yield made
+    store = GeARVectorStore.from_path(
+        tmp_path_factory.mktemp("t2rag") / "store", embed_model=WordEmbedding(), embed_triples=True
+    )
+    store.add(make_nodes())
+    yield store
+    store.close()
 
 
 async def search(mode: Mode, retriever: T2RAGRetriever, question: str = QUESTION) -> tuple[list[NodeWithScore], Trace]:
