@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.characters import unify_spelling
-from llama_index_gear.nodes import LINKS, MENTIONS, is_link
+from llama_index_gear.nodes import LINKS, split_link
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.triple import Triple, contains_word, drop_parenthesis, entity_key
 
@@ -63,7 +63,7 @@ class Content(NamedTuple):
         entities: keys of the entities that its triples name, in their order.
         topics: what the passage is about: entity key → as it is written. First its title, without a last parenthesis;
             then the most frequent subject of its triples, as it is written most often. Empty if it has neither.
-        links: those of its triples that are made of a link to another document, or of another document's name.
+        links: those of its triples that are made of a link to another document.
 
     """
 
@@ -254,8 +254,8 @@ class Pool:
         counts = self.encoder.count_words(passage.text)
         words = np.fromiter(counts, np.int64, len(counts))
         often = np.fromiter(counts.values(), np.float32, len(counts))
-        made = (triple for triple in passage.triples if triple.predicate.endswith((LINKS, MENTIONS)))
-        links = tuple(filter(is_link, made))
+        made = (triple for triple in passage.triples if triple.predicate.endswith(LINKS))
+        links = tuple(triple for triple in made if split_link(triple.predicate)[1] == LINKS)
         return Content(words, often, write_line(passage.text), tuple(entities), _find_topics(passage), links)
 
 

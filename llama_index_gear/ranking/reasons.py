@@ -10,7 +10,6 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
 from llama_index_gear.nodes import (
     LINKS,
-    MENTIONS,
     is_link,
     read_title,
     read_triples,
@@ -164,13 +163,12 @@ def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
     link = ranked.page_link
     if link is None:
         return ""
-    sentence, made = split_link(link.triple.predicate)
-    verb, said = "names" if made == MENTIONS else made, f"“{shorten(sentence, _FACT)}”"
+    said = f"“{shorten(split_link(link.triple.predicate)[0], _FACT)}”"
     if link.place == pool.places[ranked.id]:
-        return f"{verb} “{shorten(link.triple.object, _NAME)}”, a page that stands high without its links: {said}"
+        return f"{LINKS} “{shorten(link.triple.object, _NAME)}”, a page that stands high without its links: {said}"
     title = pool.passages[link.place].title.strip()
     passage = f"“{shorten(title, _NAME)}”" if title else "a passage"
-    return f"{passage}, which stands high without its links, {verb} its page: {said}"
+    return f"{passage}, which stands high without its links, {LINKS} its page: {said}"
 
 
 _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {

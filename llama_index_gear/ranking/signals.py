@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_index_gear.nodes import MENTIONS
 from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Content, Float32s, Pool, write_line
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import Triple, entity_key
@@ -46,8 +45,6 @@ _FOLLOWED = 10
 """Passages, the first by all other signals, whose links to pages count, and the links to whose pages do."""
 _LEAST_SAID = 0.02
 """Added to the share of the question that a link says: one without a word of the question is a link all the same."""
-_OF_NAME = 0.5
-"""What a page's name in a text counts, beside a link."""
 
 
 class Link(NamedTuple):
@@ -355,7 +352,7 @@ class Company:
 
         It is a link of the passage to what the other is about, or one of the other to what the passage is about: then
         it leads to one passage of that page alone, the first in the lists. Its strength is √(share of the question that
-        its sentence and names make up + 0.02) / √(place of the other, from 1); half of it where a page is only named.
+        its sentence and names make up + 0.02) / √(place of the other, from 1).
         """
         found: list[Link | None] = [None] * len(self._pool.passages)
         contents = self._pool.contents
@@ -392,7 +389,6 @@ class Company:
         if not ends:
             return
         said = math.sqrt(self._pool.coverage(triple.text) + _LEAST_SAID)
-        said *= _OF_NAME if triple.predicate.endswith(MENTIONS) else 1.0
         for end, share in ends:
             strongest = found[end]
             if strongest is None or said * share > strongest.likeness:

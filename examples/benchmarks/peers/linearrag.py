@@ -7,9 +7,9 @@ It needs a checkout of github.com/DEEP-PolyU/LinearRAG, and in the environment:
 
 The settings are those of its `scripts/run.sh` for MuSiQue and 2WikiMultiHopQA, and the defaults of its `run.py` for
 other sets. What differs: spaCy's model is en_core_web_sm, not en_core_web_trf; the embedding is `LightEmbedding`, not
-all-mpnet-base-v2; no answer is asked for, so its language model is none. Passages carry their number, as its `run.py`
-writes it: it joins neighbours by it. Where passages have no order of their own they come shuffled (`peers_beside.py`):
-in the corpora of the field the passages of one question stand together, and neighbours would tell what is gold.
+all-mpnet-base-v2; no answer is asked for, so its language model is none. Its `run.py` numbers passages, and it joins
+neighbours by these numbers. Here they have none: in the corpora of the field the passages of one question stand
+together, so that neighbours would tell what is gold.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def rank(folder: Path, options: argparse.Namespace) -> Rankings:
     from src.LinearRAG import LinearRAG
 
     passages, asked = read_passages(folder), read_questions(folder)
-    texts = {f"{number}:{passage.text}": passage.id for number, passage in enumerate(passages)}
+    texts = {passage.text: passage.id for passage in passages}
     with tempfile.TemporaryDirectory() as scratch:
         config = LinearRAGConfig(
             dataset_name=folder.name,

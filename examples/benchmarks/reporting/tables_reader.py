@@ -71,9 +71,9 @@ def reader(results: Results) -> str:
         "own answers where they give some, else of one more call over five passages. Calls and tokens are those of "
         "retrieval.",
         "Of `GraphRetriever`, and of `PassageSelector` over it, the first row is today's ranking, by `LightEmbedding`: "
-        "agents, widths and orders were measured with the former ranking, and other embeddings of the same model. For "
-        "that row a reader looked at the beginning of each passage and the sentences with words of the question first, "
-        "and read whole what mattered.",
+        "agents, widths and orders were measured with the former ranking, and other embeddings of the same model. In "
+        "that row the reader saw of each passage the title, the beginning and the sentence nearest the question, and "
+        "more of about thirty of the seventy prompts; it read both sets in one context.",
         "Best first is the default: the other orders find no more, though 20 questions can't tell them apart.",
         "The questions are drawn at random from the set's 700.",
         sources(results, *files),

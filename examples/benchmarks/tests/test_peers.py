@@ -53,7 +53,7 @@ def test_peers_are_handed_texts_and_triples_and_never_gold(tmp_path: Path) -> No
     (passage, *_) = exchange.read_passages(tmp_path / "handed")
     assert passage.text == "Stephen Curry\nStephen Curry is a son of Dell Curry." and passage.document == passage.id
     assert any(triple[2] == "Dell Curry" for triple in passage.triples)
-    (asked,) = (tmp_path / "handed" / "questions.jsonl").read_text("utf-8").splitlines()
+    asked = (tmp_path / "handed" / "questions.jsonl").read_text("utf-8").removesuffix("\n")
     assert json.loads(asked).keys() == {"id", "question"}
 
 

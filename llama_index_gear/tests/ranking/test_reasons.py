@@ -230,7 +230,7 @@ def test_reasons_of_links_between_pages() -> None:
     assert explain("a", weights, pool)["page_links"] == (
         f"links to “Proxies”, a page that stands high without its links{said}"
     )
-    assert find(pool, "c", weights).page_link is not None and explain("d", weights, pool) == {}
+    assert find(pool, "c", weights).page_link is None and explain("d", weights, pool) == {}
 
 
 def test_what_a_passage_lacks_is_no_reason_for_it() -> None:
