@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from llama_index_gear.characters import escape_line
 from llama_index_gear.cli.failures import explain_error
-from llama_index_gear.cli.serving import MAX_PASSAGES, Answer, Explanation, Passages, Written
+from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Explanation, Passages, Written
 from llama_index_gear.ingestion.messages import shorten_line
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, partial
@@ -212,7 +213,7 @@ def check_collection(folder: Path, theirs: ExistingCollection, name: str) -> Non
     if note.collection == describe_collection(name, theirs.place):
         return
     held, same = note.collection or f"the files of {note.files}", describe_collection(name, "")
-    hint = f", or, if it moved here, --known-as {note.collection.removeprefix(same)}"
+    hint = f", or, if it moved here, --known-as {shlex.quote(note.collection.removeprefix(same))}"
     raise ClickException(
         f"the store in {folder} holds {held}: take another --store{hint if held.startswith(same) else ''}"
     )

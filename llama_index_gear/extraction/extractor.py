@@ -163,7 +163,11 @@ class GeARTripleExtractor(TransformComponent):
         not be served again. Settings that don't change the triples are left out (`num_workers`, `price`, `cache`, …).
         """
         fingerprint = self.fingerprint
-        model = {**drop_handling(self.llm.to_dict(), is_llm=True), "class_name": type(self.llm).__qualname__}
+        from llama_index.core.llms.loading import RECOGNIZED_LLMS  # brings OpenAI's client
+
+        is_known = RECOGNIZED_LLMS.get(self.llm.class_name()) is type(self.llm)
+        form = drop_handling(self.llm.to_dict(), is_llm=True) if is_known else {}  # of others any field may be a secret
+        model = {**form, "class_name": type(self.llm).__qualname__}
         state = {"fingerprint": fingerprint, "failed_runs": self._extraction_cache.failed_runs(fingerprint)}
         return {**super().to_dict(**kwargs), "llm": model, **state}
 

@@ -244,7 +244,7 @@ def _find_anchors(text: str) -> Iterator[Link]:
 def _find_words(text: str, links: Sequence[Link]) -> Iterator[Link]:
     """Give links that stand in the metadata the place of their words in the text."""
     for link in links:
-        words = re.escape(link.text).replace(r"\ ", r"\s+")
+        words = r"\s+".join(map(re.escape, link.text.split()))
         match = re.search(words, text, re.IGNORECASE) if words else None
         yield link._replace(start=match.start(), end=match.end()) if match else link
 

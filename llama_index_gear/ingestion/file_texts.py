@@ -17,7 +17,7 @@ _UNSEEN = re.compile(
     r"<!--.*?-->|<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref>|\b__[A-Z]+__|</?gallery[^<>]*>", re.DOTALL | re.IGNORECASE
 )
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
-_FIELD = re.compile(r"\|[ \t]*([^|=\n\[\]]+?)[ \t]*=[ \t]*((?:\[\[[^\[\]]*\]\]|[^|\[\]])*)")
+_FIELD = re.compile(r"\|[ \t]*([^|=\s\[\]](?:[^|=\n\[\]]*[^|=\s\[\]])?)[ \t]*=[ \t]*((?:\[\[[^\[\]]*\]\]|[^|\[\]])*)")
 _TABLE = re.compile(r"^[ \t-]*\{\|[^\n]*\n(.*?)^[ \t]*\|\}", re.DOTALL | re.MULTILINE)
 _CAPTION = re.compile(r"^[ \t]*\|\+(.*)$", re.MULTILINE)
 _CELL = re.compile(r"^[ \t]*[|!](?!-)|\|\||!!", re.MULTILINE)
@@ -32,7 +32,7 @@ _MARKS = [
     (re.compile(r"''"), "*"),
     (re.compile(r"\[(https?://\S+)[ \t]+([^\[\]\n]+)\]"), r"[\2](\1)"),
 ]
-_HEADING = re.compile(r"^(={1,6})[ \t]*([^=\n](?:.*[^=\n])?)[ \t]*\1[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^(={1,6})[ \t]*([^=\s](?:.*[^=\n])?)[ \t]*\1[ \t]*$", re.MULTILINE)
 
 
 def read_wikitext(text: str) -> str:
@@ -197,7 +197,7 @@ def _read_records(path: Path, ending: str) -> tuple[list[str], list[str]]:
 _LOCK = re.compile(r".*\.lock|.*[-.]lock\.(?:json|yaml|yml|hcl)|go\.sum|npm-shrinkwrap\.json", re.IGNORECASE)
 _MINIFIED = re.compile(r".*[-.]min\.(?:js|css|mjs)", re.IGNORECASE)
 _MAP = re.compile(r'\s*\{[^{}]{0,2000}"mappings"\s*:')
-_ROFF = re.compile(r"(?:[.'](?:\\\"|\\}|ie|if|el|de|ds|nr|so|hy|ad|nh)[^\n]*\n|\s*\n)*\.(?:TH|Dd|so)\s")
+_ROFF = re.compile(r"(?:[.'](?:\\\"|\\}|ie|if|el|de|ds|nr|so|hy|ad|nh)[^\n]*\n|[^\S\n]*\n)*\.(?:TH|Dd|so)\s")
 _UNBROKEN = re.compile(r"[!-~]{160,}")
 """Matches a run of ASCII characters that no word or address is as long as."""
 _MOST_UNBROKEN = 0.3

@@ -7,6 +7,7 @@ import email.encoders
 import email.errors
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -57,7 +58,8 @@ def prepare_letter(letter: bytes, convert_page: Callable[[bytes], str]) -> bytes
             continue
         kind, name, charset = part.get_content_type(), part.get_filename(), str(part.get_content_charset("utf-8"))
         if charset.startswith(("utf-16", "utf-32")):
-            payload, charset = payload.decode(charset, "replace").encode(), "utf-8"
+            with suppress(LookupError):  # of a charset that is none
+                payload, charset = payload.decode(charset, "replace").encode("utf-8", "replace"), "utf-8"
         if kind == "text/html" and not name:
             plain = convert_page(_read_page(payload, charset)).encode()
             if not plain.strip():

@@ -41,7 +41,7 @@ _STATED = re.compile(
 """Matches a title as a text writes it: in AsciiDoc, reStructuredText, a manual's page, roff, a package."""
 _EXPORTED = re.compile(r"(\S.*?)[ \t]+[0-9a-f]{32}")
 """Matches the name of a file that Notion exports."""
-_PANDOC = re.compile(r"% ?(\S[^\n]*)")
+_PANDOC = re.compile(r"%(?!%) ?(\S[^\n]*)")
 """Matches the title that Pandoc reads at the start of a text."""
 _PROPERTY = re.compile(r"\s*(?:-[ \t]+)?(?:[\w-]+::[^\n]*\n\s*)*?title::[ \t]*(\S[^\n]*)")
 """Matches the title among the properties at the start of a page of Logseq."""

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import PurePosixPath
 
 from llama_index_gear.characters import unify_spelling
@@ -31,7 +32,7 @@ _BLOCK = re.compile(
 )
 _PART = re.compile(r"\b(?:tags?|lines)\s*=")
 """Matches options of an include that takes a part of the file."""
-_HEADING = re.compile(r"(?m)^(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r"(?m)^(#{1,6})[ \t]+(\S(?:[^\n]*\S)?)[ \t]*$")
 _LABEL = re.compile(r"(?m)^\([^()\s]{1,100}\)=[ \t]*\n")
 _TARGET = re.compile(r"(?m)(\]\(|^\[[^\[\]\n]{1,200}\]:[ \t]*)(?![a-z][\w+.-]*:|/|<)([^\s()]{1,500})", re.IGNORECASE)
 """Matches a link to a place beside the file, or within it."""
@@ -69,7 +70,9 @@ class Transclusion:
 
     def fill(self, text: str, name: str) -> str:
         """Return the text of a file with the blocks that it shows."""
-        return self._fill(text, (name,), _Room())
+        plain = text.replace("\r\n", "\n")
+        filled = self._fill(plain, (name,), _Room())
+        return text if filled == plain else filled
 
     def _fill(self, text: str, chain: tuple[str, ...], room: _Room) -> str:
         is_markdown = PurePosixPath(chain[-1]).suffix.lower() in MARKDOWN
@@ -86,11 +89,11 @@ class Transclusion:
         """Return what is shown, as its host is to have it; "" if there is no such block, or no room for it."""
         target, _, fragment = (match["page"] or match["file"]).partition("#")
         source = self._find(unify_spelling(target.strip()), chain[-1], by_name=not match["file"])
-        room.blocks -= 1
+        room.blocks -= source is not None
         is_part = _PART.search(match["options"] or "")
         if source is None or source in chain or len(chain) > _MAX_DEPTH or room.blocks < 0 or is_part:
             return ""
-        text = self._load(source)
+        text = self._load(source).replace("\r\n", "\n")
         matter = FRONT_MATTER.match(text)
         block = _LABEL.sub("", _cut(text[matter.end() :] if matter else text, fragment))
         if len(block) > room.characters:
@@ -122,7 +125,11 @@ class Transclusion:
 
 
 def _write_bold(heading: re.Match[str]) -> str:
-    return f"**{heading[2].strip('*')}**"
+    return f"**{_title(heading).strip('*')}**"
+
+
+def _title(heading: re.Match[str]) -> str:
+    return heading[2].rstrip("# \t")
 
 
 def _cut(text: str, fragment: str) -> str:
@@ -132,11 +139,20 @@ def _cut(text: str, fragment: str) -> str:
     last = fragment.rpartition("#")[2].strip()
     if last.startswith("^"):
         paragraphs = [part.strip() for part in re.split(r"\n[ \t]*\n", text)]
-        number = next((number for number, part in enumerate(paragraphs) if part.endswith(last)), None)
+        named = re.compile(rf"(?m)(?:^|[ \t]){re.escape(last)}[ \t]*$")
+        apart = (number for number, part in enumerate(paragraphs) if named.search(part))
+        touching = (number for number, part in enumerate(paragraphs) if part.endswith(last))
+        number = next(chain(apart, touching), None)
         if number is None:
             return ""
         is_alone = paragraphs[number] == last  # behind what it names: a list, a table, a quotation
-        return paragraphs[number - 1] if is_alone and number else paragraphs[number]
+        if is_alone and number:
+            return paragraphs[number - 1]
+        part = paragraphs[number]
+        found = named.search(part)
+        if found is None or found.end() == len(part):
+            return part
+        return part[part.rfind("\n", 0, found.end()) + 1 : found.end()]  # an item of a list
     headings: list[re.Match[str]] = []
 
     def note(heading: re.Match[str]) -> str:
@@ -145,7 +161,7 @@ def _cut(text: str, fragment: str) -> str:
 
     sub_prose(_HEADING, note, text)  # of code none
     for number, heading in enumerate(headings):
-        if entity_key(heading[2]) == entity_key(last):
+        if entity_key(_title(heading)) == entity_key(last):
             behind = (other.start() for other in headings[number + 1 :] if len(other[1]) <= len(heading[1]))
             return text[heading.start() : next(behind, len(text))]
     return ""

@@ -83,7 +83,8 @@ def read_text(response: ChatResponse | CompletionResponse) -> str:
     message = response.message
     called = [block.tool_kwargs for block in message.blocks if block.block_type == "tool_call"]
     older = [_get(call, "function", "arguments") for call in message.additional_kwargs.get("tool_calls") or []]
-    written = (value if isinstance(value, str) else json.dumps(value) for value in called or older)
+    values = called or [value for value in older if value is not None]
+    written = (value if isinstance(value, str) else json.dumps(value, default=str) for value in values)
     return message.content or "\n".join(written)
 
 

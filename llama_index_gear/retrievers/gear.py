@@ -37,7 +37,7 @@ class GeARRetriever(AgentRetriever):
     Each result says why it was found, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
     triples that lead to it) and `gear_ranks` (its rank in each list: "step 1", "fact 2", …). `retrieve_with_trace` also
     returns the whole trace. `astream_events` and LlamaIndex's instrumentation (`GeAREvent`) report it event by event
-    during the search. All settings can be read back as properties, prompts by `get_prompts`.
+    during the search. Prompts can be read back by `get_prompts`.
 
     Args:
         vector_store: the store that holds passages and triples.

@@ -99,11 +99,12 @@ class SourceCollection:
         place: str | None,
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
+        check_kind(str, hint="write the place that the error names", optional=True, place=place)
         self.name = collection_name
         self._vector, self._text_key, self._title_key = vector_name, text_key, title_key
         self._no_text = f"no text under {text_key!r}"
         self.connection = Connection("ExistingCollection", client, aclient, url, api_key, None, RETRY_SECONDS)
-        self.place = self.connection.place if place is None else place
+        self.place = place or self.connection.place
 
     def check_call(self, request: Request[Any]) -> None:
         """Refuse what does not read.

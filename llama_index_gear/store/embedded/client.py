@@ -8,7 +8,7 @@ is ignored. Each collection has its own folder (see `store.embedded.folder`). On
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 import qdrant_edge as edge
 from qdrant_client.http import models
 
-from llama_index_gear.errors import StoreError, UnsupportedCall, read_path
+from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts, read_path
 from llama_index_gear.resources import BoundToProcess
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.models import (
@@ -60,7 +60,7 @@ class EdgeClient(BoundToProcess):
         StoreError: (from any call) a collection's folder is not whole, or something else stands there; it was moved or
             deleted while it was open; it is read-only; or the disk has too little room. Files beside the parts of a
             collection are never removed.
-        ArgumentError: `path` is no path; or (from `upsert`, before anything is written) a payload
+        ArgumentError: `path` is no path; or (from `upsert` and `upload_points`, before anything is written) a payload
             could not be read back.
         UnsupportedCall: (from any call) the method, or one of its arguments, has no counterpart in Edge.
         UnsupportedFilter: (from any call with a filter) a condition has no counterpart in Edge.
@@ -236,6 +236,18 @@ class EdgeClient(BoundToProcess):
         """
         refuse("upsert", options, "wait")
         self._write(collection_name, to_points(points), points, update_filter, update_mode)
+
+    def upload_points(
+        self, collection_name: str, points: Iterable[models.PointStruct], batch_size: int = 64, **options: Any
+    ) -> None:
+        """`upsert` in batches."""
+        refuse("upload_points", options, "wait", "parallel", "max_retries")
+        check_counts(batch_size=batch_size)
+        all_points = list(points)
+        converted = to_points(all_points)  # all are checked before any is written
+        for start in range(0, len(all_points), batch_size):
+            batch = slice(start, start + batch_size)
+            self._write(collection_name, converted[batch], all_points[batch])
 
     def delete(self, collection_name: str, points_selector: Any, **options: Any) -> None:
         """Delete points by ids (a list, `PointIdsList`) or by filter (`Filter`, `FilterSelector`)."""

@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, Triple, attach_triples
 from llama_index_gear.characters import unify_spelling
-from llama_index_gear.cli import serving
+from llama_index_gear.cli import results, serving
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.testing import ScriptedLLM
 
@@ -77,11 +77,11 @@ def test_facts_that_lead_to_passages_are_as_many_as_there_are() -> None:
     source = random.Random(0)
     for _ in range(100):
         chain = [[draw(source) for _ in range(3)] for _ in range(source.randint(0, 3))]
-        passage = serving.Passage(
+        passage = results.Passage(
             id=draw(source), document=draw(source), title=draw(source), text=draw(source, 40), chain=chain
         )
-        explained = serving.Explanation(rank=1, passage=passage, lists={}, reasons=[draw(source)])
-        shown = serving.Passages(passages=[passage, passage]).format()
+        explained = results.Explanation(rank=1, passage=passage, lists={}, reasons=[draw(source)])
+        shown = results.Passages(passages=[passage, passage]).format()
         assert count(shown) == (2, 2, 2 * len(chain)) and count(explained.format()) == (1, 1, len(chain))
 
 

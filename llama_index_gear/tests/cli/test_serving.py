@@ -17,6 +17,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.cli import serving, shared_store, store_folder
+from llama_index_gear.cli.results import Passages
 from llama_index_gear.cli.store_note import StoreNote, add_probe, write_note
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.store import connection
@@ -270,7 +271,7 @@ async def test_a_fault_inside_a_tool_is_logged_and_not_taken_for_wrong_arguments
     notes: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Session(notes) as session:
-        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(serving.Passages.model_validate, {}))
+        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(Passages.model_validate, {}))
         assert await session.fail("search", question=QUESTION) == "Error executing tool search"
     assert "ValidationError" in caplog.text
 
