@@ -510,6 +510,13 @@ def test_points_and_payloads_change_by_filter_in_the_same_way(
     assert "kind" not in one[str(points[0].id)] and str(points[-1].id) not in one
 
 
+def test_uploading_in_batches_is_upserting(both: tuple[Any, Any]) -> None:
+    more = draw_points(50, seed=1)
+    for client in both:
+        client.upload_points(NAME, points=iter(more), batch_size=7, wait=True)
+    assert set(read_all_points(both[0])) == set(read_all_points(both[1]))
+
+
 def test_a_vector_of_another_dimension_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     edge = EdgeClient(tmp_path)
     fill(edge, draw_points(3))
@@ -626,6 +633,7 @@ SUPPORTED = {
     "retrieve",
     "scroll",
     "update_collection",
+    "upload_points",
     "upsert",
 }
 
