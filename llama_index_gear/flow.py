@@ -10,6 +10,7 @@ sync and async.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import threading
 import time
@@ -238,6 +239,7 @@ def blocking(method: Callable[Parameters, Flow[Result]]) -> Callable[Parameters,
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return run(flow(self, *args, **kwargs), self._answer)
 
+    _name(call, flow, "")
     return cast(Callable[Parameters, Result], call)
 
 
@@ -249,8 +251,18 @@ def unblocked(method: Callable[Parameters, Result]) -> Callable[Parameters, Coro
     async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return await arun(flow(self, *args, **kwargs), self._aanswer)
 
+    _name(call, flow, "a")
     call.__doc__ = f"`{flow.__name__}`, without blocking the event loop."
     return cast(Callable[Parameters, Coroutine[Any, Any, Result]], call)
+
+
+def _name(call: Any, flow: Any, prefix: str) -> None:
+    """Give a call the name of its flow behind a prefix, and the flow's result as what it returns."""
+    returned = str(flow.__annotations__.get("return", "")).removeprefix("Flow[").removesuffix("]")
+    call.__annotations__ = {**flow.__annotations__, "return": returned}
+    call.__signature__ = inspect.signature(flow).replace(return_annotation=returned)
+    call.__qualname__ = f"{flow.__qualname__.removesuffix(flow.__name__)}{prefix}{flow.__name__}"
+    call.__name__ = f"{prefix}{flow.__name__}"
 
 
 async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:

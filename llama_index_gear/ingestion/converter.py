@@ -86,7 +86,8 @@ _TITLE = re.compile(r"\*\*title\*\*: (.+)")
 _JUMP = re.compile(r"<<([\w#./:-]{1,200})(?:,\s*([^<>]{1,300}))?>>")
 """Matches a cross reference of AsciiDoc."""
 _CELL = re.compile(r"(?<!\\)\|")
-_FENCED = re.compile(r"(?ms)^(```+|~~~+).*?^\1[`~]*[ \t]*$")
+_FENCE = re.compile(r"(?m)^[ \t]*(?:(`{3,})(?=[^`\n]*$)|(~{3,}))(.*)$")
+"""Matches a line that begins or ends code."""
 _ORG_FURNITURE = re.compile(
     r"^[ \t]*#\+begin_(\w+).*?^[ \t]*#\+end_\1"
     r"|^#\+(?!title|author|date|subtitle|begin|end|caption)\w+:[^\n]*\n|^[ \t]*#[ \t][^\n]*(?:\n|\Z)"
@@ -341,13 +342,26 @@ def _clean_links(text: str) -> str:
 
 def sub_prose(pattern: re.Pattern[str], write: Callable[[re.Match[str]], str], text: str) -> str:
     """Replace what a pattern matches outside of fenced code."""
-    code = [match.span() for match in _FENCED.finditer(text)]
+    code = _list_code(text)
 
     def write_outside(match: re.Match[str]) -> str:
         before = bisect(code, (match.start(), len(text))) - 1
         return match[0] if before >= 0 and match.start() < code[before][1] else write(match)
 
     return pattern.sub(write_outside, text)
+
+
+def _list_code(text: str) -> list[tuple[int, int]]:
+    """Return where fenced code begins and ends, in the text's order. Without an end it goes to that of the text."""
+    code, mark, start = list[tuple[int, int]](), "", 0
+    for match in _FENCE.finditer(text):
+        own = match[1] or match[2]
+        if not mark:
+            mark, start = own, match.start()
+        elif own.startswith(mark) and not match[3].strip():
+            code.append((start, match.end()))
+            mark = ""
+    return [*code, (start, len(text))] if mark else code
 
 
 _PREPARE: dict[str, Callable[[str], str]] = {

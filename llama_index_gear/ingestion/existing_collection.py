@@ -15,7 +15,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from tqdm.auto import tqdm
 
 from llama_index_gear.characters import count
-from llama_index_gear.errors import EmbeddingError
+from llama_index_gear.errors import EmbeddingError, check_kind
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
@@ -190,6 +190,7 @@ class ExistingCollection(ClosedByWith):
             TenantError: the store has tenants, and a passage has none.
 
         """
+        check_kind(GeARTripleExtractor, hint="one by rule costs nothing", extractor=extractor)
         check_filters(filters)
         self._check_other(store)
         source, filters = self._source, scope_filters(tenancy_of(store), filters)

@@ -57,7 +57,7 @@ def prepare_letter(letter: bytes, convert_page: Callable[[bytes], str]) -> bytes
         if not isinstance(payload, bytes):
             continue
         kind, name, charset = part.get_content_type(), part.get_filename(), str(part.get_content_charset("utf-8"))
-        if charset.startswith(("utf-16", "utf-32")):
+        if name or charset.startswith(("utf-16", "utf-32")):
             with suppress(LookupError):  # of a charset that is none
                 payload, charset = payload.decode(charset, "replace").encode("utf-8", "replace"), "utf-8"
         if kind == "text/html" and not name:
@@ -67,7 +67,7 @@ def prepare_letter(letter: bytes, convert_page: Callable[[bytes], str]) -> bytes
             charset = "utf-8"
             written.add(id(part))
         elif kind in ("text/plain", "text/markdown"):
-            plain = f"{name}:\n\n".encode("ascii", "replace") + payload if name else _drop_signature(payload)
+            plain = f"{name}:\n\n".encode("utf-8", "replace") + payload if name else _drop_signature(payload)
         else:
             continue
         part.set_payload(_mark_lines(plain, is_markdown=kind != "text/plain"))

@@ -1,4 +1,4 @@
-"""What pages are printed with: their title, their running heads and feet, and tables that go on from page to page."""
+"""Printed pages: their title, their running heads and feet, and tables that go on from page to page."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ _TABLE = re.compile(r"\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*(?:\n\|.*)*
 _CELL = re.compile(r"(?<!\\)\|")
 _VALUE = re.compile(r"(?!(?:19|20)\d\d$)[^\w]*\d[\d.,:/% -]*[^\w]*|\d{1,2}[-./ ][A-Za-z]{3}[-./ ]\d{2,4}")
 """Matches a number or a date, which names no column; a year may."""
-
-
 _NO_HEADING = re.compile(r"#+ (?:[^\w\s\"'“‘«(\[¿¡*_`$€£§#&+<]|[^\W\dA-Z_][^\n]*[.;,]\Z|[^\n]*\b[Pp]age \d+ of \d+\b)")
 """Matches an item of a list, a piece of a sentence, and a running head, of which letters are large."""
 _AMOUNT = re.compile(r"[–—-]|(?!(?:19|20)\d\d$)[$€£]?\d[\d.,]*%?")
@@ -146,7 +144,7 @@ def _name_columns(rows: list[str], head: str) -> list[str]:
     cells = _list_cells(rows[0])
     if not any(map(_VALUE.fullmatch, cells)):
         return rows
-    first = head if len(_list_cells(head)) == len(cells) else "|" + "  |" * len(cells)
+    first = head if head and len(_list_cells(head)) == len(cells) else "|" + "  |" * len(cells)
     return [first, rows[1], rows[0], *rows[2:]]
 
 

@@ -32,6 +32,7 @@ _BLOCK = re.compile(
 )
 _PART = re.compile(r"\b(?:tags?|lines)\s*=")
 """Matches options of an include that takes a part of the file."""
+_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]")
 _HEADING = re.compile(r"(?m)^(#{1,6})[ \t]+(\S(?:[^\n]*\S)?)[ \t]*$")
 _LABEL = re.compile(r"(?m)^\([^()\s]{1,100}\)=[ \t]*\n")
 _TARGET = re.compile(r"(?m)(\]\(|^\[[^\[\]\n]{1,200}\]:[ \t]*)(?![a-z][\w+.-]*:|/|<)([^\s()]{1,500})", re.IGNORECASE)
@@ -40,7 +41,7 @@ _TARGET = re.compile(r"(?m)(\]\(|^\[[^\[\]\n]{1,200}\]:[ \t]*)(?![a-z][\w+.-]*:|
 
 @dataclass
 class _Room:
-    """What a document may still show of others."""
+    """The room that a document has left to show blocks of others."""
 
     characters: int = MAX_CHARACTERS
     blocks: int = _MAX_BLOCKS
@@ -150,9 +151,8 @@ def _cut(text: str, fragment: str) -> str:
             return paragraphs[number - 1]
         part = paragraphs[number]
         found = named.search(part)
-        if found is None or found.end() == len(part):
-            return part
-        return part[part.rfind("\n", 0, found.end()) + 1 : found.end()]  # an item of a list
+        line = part[part.rfind("\n", 0, found.end()) + 1 : found.end()] if found else ""
+        return line if _ITEM.match(line) else part
     headings: list[re.Match[str]] = []
 
     def note(heading: re.Match[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import logging
 import random
 import threading
 import time
@@ -139,8 +138,6 @@ def _retry_after(error: BaseException) -> float:
             return min(max(0.0, read(headers[name])), _LONGEST_WAIT)
     return 0.0
 
-
-logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -23,7 +22,7 @@ class Reranker(BaseNodePostprocessor):
     """Base class of the postprocessors: a flow ranks the nodes, for sync and async."""
 
     _what: ClassVar[str]
-    """What needs the question."""
+    """The work that needs the question, for an error."""
 
     @abstractmethod
     def _rerank_flow(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> Flow[list[NodeWithScore]]:
@@ -41,11 +40,11 @@ class Reranker(BaseNodePostprocessor):
 
     def _answer(self, request: Any) -> Any:
         """Answer a request of the flow."""
-        return request.function()
+        return request.answer()
 
     async def _aanswer(self, request: Any) -> Any:
         """`_answer`, without blocking the event loop."""
-        return await asyncio.to_thread(request.function) if request.afunction is None else await request.afunction()
+        return await request.aanswer()
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

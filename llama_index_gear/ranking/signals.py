@@ -34,7 +34,7 @@ _FLOOR = 1e-4
 _NEAR = 61.0
 """A passage of rank r, from 0, in the first list is tied to the question by 61 / (61 + r)."""
 _COUNTS = 1 / np.arange(2, 2 + BEST)
-"""What a word counts that is shared with the first of these, the second, …"""
+"""Weights of a word that is shared with the first of these, the second, …"""
 _MOST_SHARED = 3
 """Shared words that are named."""
 _NUMBERED = re.compile(r"[\d_]")

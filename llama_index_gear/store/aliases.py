@@ -45,6 +45,8 @@ _KNOWN_AS = (
     r"|short\s+form|synonym)\s+(?:of|for)"
 )
 _STATED = re.compile(rf"(?:(?:is|was|are|were|has\s+been|who\s+is)\s+)?(?:{_KNOWN_AS})", re.IGNORECASE)
+_HINT = re.compile(rf"\(|{_KNOWN_AS}")
+"""Matches in every sentence that says so, and costs little where none does."""
 _LONGEST_PREDICATE = 60  # characters; a longer one is a sentence
 
 
@@ -149,6 +151,8 @@ def states_alias(triple: Triple) -> bool:
     """
     if len(triple.predicate) <= _LONGEST_PREDICATE and _STATED.fullmatch(triple.predicate.strip(" ,.;:")):
         return True
+    if not _HINT.search(triple.predicate):
+        return False
     subject, object_ = re.escape(triple.subject), re.escape(triple.object)
     between = rf"(?:\s*\(\s*|,?\s+(?:\(|who\s+|which\s+)?(?:is\s+|was\s+)?(?:{_KNOWN_AS})\s+(?:the\s+)?[\"“]?)"
     return any(

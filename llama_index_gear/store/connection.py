@@ -274,7 +274,7 @@ def _make_error(request: Request[Any]) -> StoreError:
 
 
 class Connected(ClosedByWith, BoundToProcess):
-    """What answers its flows by a connection, to a server or to the embedded engine in a folder."""
+    """Base class of stores: a connection, to a server or to the embedded engine in a folder, answers their flows."""
 
     _connection: Connection
 
@@ -282,7 +282,7 @@ class Connected(ClosedByWith, BoundToProcess):
     def from_path(cls, path: str | Path, **arguments: Any) -> Self:
         """Make an embedded store in the folder `path`: Qdrant Edge in this process, one process at a time.
 
-        Close it after use, or write `with GeARVectorStore.from_path(…) as store:`. It also closes when the last
+        Close it after use, or open it by `with`. It also closes when the last
         reference to it goes. The folder must be writable, even for reading. Its disk needs 128 MiB of free space,
         besides what is written. Files that the engine did not make are never removed.
 
@@ -310,7 +310,7 @@ class Connected(ClosedByWith, BoundToProcess):
 
     @property
     def embed_model(self) -> BaseEmbedding:
-        """The model that embeds triples and queries."""
+        """The embedding model."""
         return self._connection.embed_model
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a `GeARVectorStore` offers besides LlamaIndex's interface: aliases, a page of the graph, upkeep and copies."""
+"""Methods of `GeARVectorStore` besides LlamaIndex's interface: aliases, a page of the graph, upkeep and copies."""
 
 from __future__ import annotations
 

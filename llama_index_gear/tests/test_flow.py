@@ -1,4 +1,5 @@
 import asyncio
+import inspect
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
@@ -13,12 +14,14 @@ from llama_index_gear.flow import (
     arun,
     ask,
     ask_all,
+    blocking,
     interleave,
     limit_waiting,
     relay,
     remaining_seconds,
     run,
     run_coroutine,
+    unblocked,
 )
 
 Result = TypeVar("Result")
@@ -336,3 +339,29 @@ def test_the_narrowest_limit_of_waiting_holds() -> None:
             assert remaining_seconds() <= 0
         assert remaining_seconds() > 8
     assert remaining_seconds() == math.inf
+
+
+async def test_calls_of_a_flow_are_called_and_return_what_they_are_written_as() -> None:
+    class Store:
+        @blocking
+        def check(self, number: "int") -> "Flow[bool]":
+            """Check it."""
+            return (yield from self._check_flow(number))
+
+        acheck = unblocked(check)
+
+        def _check_flow(self, number: int) -> Flow[bool]:
+            (answer,) = yield [number]  # type: ignore[list-item]
+            return bool(answer)
+
+        def _answer(self, request: Any) -> Any:
+            return request > 1
+
+        async def _aanswer(self, request: Any) -> Any:
+            return request > 1
+
+    assert Store().check(2) is True and await Store().acheck(1) is False
+    for call, name in ((Store.check, "check"), (Store.acheck, "acheck")):
+        assert call.__name__ == name and call.__qualname__.endswith(f"Store.{name}")
+        assert str(inspect.signature(call)) == "(self, number: 'int') -> 'bool'"
+    assert Store.check.__doc__ == "Check it." and "event loop" in str(Store.acheck.__doc__)

@@ -1,4 +1,4 @@
-"""What is handed to a peer, and what comes back: passages and questions without gold, embeddings, rankings.
+"""The files that peers are handed and hand back: passages and questions without gold, embeddings, rankings.
 
 A peer's script runs in an environment of its own, which has this package with its extra `offline` for the embeddings.
 """

@@ -1,4 +1,4 @@
-"""What peers are handed, and how what they return is measured beside the ranking."""
+"""Peers are handed no gold, and their rankings are measured as the ranking is."""
 
 from __future__ import annotations
 

@@ -98,6 +98,7 @@ def test_a_name_stays_as_it_is(stem: str, ending: str) -> None:
         ("film.txt", "L.A. Confidential\n\nA film of 1997.\n", "L.A. Confidential"),
         ("page_017.txt", "and so on", "Page 017"),
         ("page_017.md", "% Crane Manual\n% Nora Blum\n\nText.", "Crane Manual"),
+        ("page_017.md", "%% to do: rewrite %%\n# Crane Manual\n\nText.", "Crane Manual"),
         ("my_module.py", "Max Born\n\nText.", "my_module"),
         ("table.csv", "Name\n\nAda", "table"),
     ],

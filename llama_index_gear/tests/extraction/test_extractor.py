@@ -132,6 +132,16 @@ def test_what_the_pipeline_s_cache_knows_the_extractor_by() -> None:
     assert make_key() != str(GeARTripleExtractor(MockLLM()).to_dict())
 
 
+def test_of_a_model_that_llama_index_does_not_know_no_field_is_told() -> None:
+    """Any field may be a secret, or count calls."""
+
+    class Mine(MockLLM):
+        auth: str = "Bearer sk-x"
+
+    assert "sk-x" not in str(GeARTripleExtractor(Mine(max_tokens=7)).to_dict())
+    assert "max_tokens" in str(GeARTripleExtractor(MockLLM(max_tokens=7)).to_dict())
+
+
 @pytest.mark.parametrize(
     "settings",
     [

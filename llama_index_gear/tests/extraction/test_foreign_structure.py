@@ -1,4 +1,4 @@
-"""What is structure in files of all kinds ends names, and is none."""
+"""The structure of files of all kinds ends names, and is no name."""
 
 from __future__ import annotations
 

@@ -39,6 +39,7 @@ from llama_index_gear import (
     GeARTripleExtractor,
     GeARVectorStore,
     GraphRetriever,
+    MentionTripleExtractor,
     NaiveGERetriever,
 )
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError
@@ -391,6 +392,8 @@ async def test_the_estimate_of_a_collection_is_what_the_run_then_takes(
     collection.extract_to(store, extractor, filters=few)
     left = await estimate()
     assert (left.passages, left.reused, left.calls) == (3, 2, 1) and left.cost and left.cost < before.cost
+    with pytest.raises(ArgumentError, match="one by rule costs nothing"):
+        await estimate(MentionTripleExtractor())  # type: ignore[arg-type]
     ledger = collection.extract_to(store, extractor).ledger
     assert (ledger.calls, ledger.prompt_tokens) == (left.calls, left.prompt_tokens)
     assert await estimate() == ExtractionEstimate(3, 3, cost=0.0)
@@ -679,3 +682,10 @@ def test_a_call_that_writes_is_refused(client: QdrantClient) -> None:
 def test_a_collection_is_somewhere() -> None:
     with pytest.raises(ArgumentError, match="needs a Qdrant server"):
         ExistingCollection("docs")
+
+
+def test_a_place_is_a_text(client: QdrantClient) -> None:
+    for wrong in (Path("/x"), 5):
+        with pytest.raises(ArgumentError, match="place must be a str or None"):
+            ExistingCollection("docs", client, place=wrong)  # type: ignore[arg-type]
+    assert ExistingCollection("docs", client, place="").place == ExistingCollection("docs", client).place

@@ -93,6 +93,10 @@ def test_a_table_that_goes_on_has_the_head_of_the_page_before() -> None:
     assert pages[2] == "|  |  |  |\n|---|---|---|\n| 7 | 8 | 9 |"
 
 
+def test_a_column_of_values_alone_has_no_head() -> None:
+    assert continue_tables(["| 5 |\n|---|\n| 6 |"]) == ["|  |\n|---|\n| 5 |\n| 6 |"]
+
+
 def test_a_head_of_names_and_years_stays() -> None:
     page = "| sort | 2019 | 2020 |\n| --- | --- | --- |\n| cranes | 1 | 2 |"
     assert continue_tables([page, page]) == [page, page]

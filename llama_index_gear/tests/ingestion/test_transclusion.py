@@ -124,6 +124,28 @@ def test_links_of_blocks_within_blocks_lead_where_they_lead_from_their_own_files
     assert "[z](../b/c/z.md) [t](../b/c/two.md#top)" in text
 
 
+def test_an_item_of_a_list_has_an_id_of_its_own(tmp_path: Path) -> None:
+    part = {"part.md": "p m^2\n\n- one ^abc\n- two ^2\n", "yard.md": "![[part#^abc]]"}
+    assert read(tmp_path, part, "yard.md") == "![[part#^abc]]\n\n- one ^abc\n"
+    assert read(tmp_path, {"yard.md": "![[part#^2]]"}, "yard.md") == "![[part#^2]]\n\n- two ^2\n"
+    touching = {"part.md": "Its end^2\n\nMore.", "yard.md": "![[part#^2]]"}
+    assert read(tmp_path, touching, "yard.md") == "![[part#^2]]\n\nIts end^2\n"
+
+
+def test_lines_may_end_as_on_windows(tmp_path: Path) -> None:
+    for name, text in {"part.md": "# One\r\n\r\nfoo\r\n", "yard.md": "See\r\n\r\n![[part]]\r\n"}.items():
+        (tmp_path / name).write_bytes(text.encode())
+    assert read(tmp_path, {}, "yard.md") == "See\n\n![[part]]\n\n**One**\n\nfoo\n\n"
+    assert Transclusion(["a.md"], str).fill("alone\r\n![[b]]", "a.md") == "alone\r\n![[b]]"
+
+
+def test_pictures_take_no_room_and_code_in_a_list_shows_nothing() -> None:
+    shown = Transclusion(["a.md", "b.md"], {"b.md": "Here."}.__getitem__)
+    assert shown.fill("![[p.png]]\n" * 201 + "![[b]]", "a.md").endswith("![[b]]\n\nHere.\n")
+    code = "- item\n\n  ```md\n  ![[b]]\n  ```\n\n```\n![[b]]"  # the last has no end
+    assert shown.fill(code, "a.md") == code
+
+
 def test_a_file_that_cannot_be_read_is_tried_once() -> None:
     def fail(name: str) -> str:
         tried.append(name)

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -229,5 +230,10 @@ def test_arguments_of_a_call_that_no_one_asked_for_are_the_reply() -> None:
         (ChatMessage(blocks=[ToolCallBlock(tool_name="facts", tool_kwargs=json.loads(FACT))]), FACT),
         (ChatMessage(content=None, additional_kwargs=older), FACT),
         (ChatMessage(content="No facts.", additional_kwargs=older), "No facts."),
+        (
+            ChatMessage(blocks=[ToolCallBlock(tool_name="facts", tool_kwargs={"day": date(2026, 1, 2)})]),
+            '{"day": "2026-01-02"}',
+        ),
+        (ChatMessage(content=None, additional_kwargs={"tool_calls": [{"name": "facts", "input": {}}]}), ""),
     ):
         assert read_text(ChatResponse(message=message)) == said

@@ -1,0 +1,48 @@
+"""Reading a file takes time that grows with its length, whatever is in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llama_index_gear.extraction.inline import Link
+from llama_index_gear.extraction.links import _find_words
+from llama_index_gear.ingestion.converter import sub_prose
+from llama_index_gear.ingestion.file_texts import explain_no_prose, read_wikitext
+from llama_index_gear.ingestion.transclusion import _HEADING, Transclusion
+
+
+def show(text: str) -> str:
+    return Transclusion(["a.md", "b.md"], {"b.md": text}.__getitem__).fill(
+        "![[b#^id]]\n\n![[b#Part]]\n\n![[b]]", "a.md"
+    )
+
+
+@pytest.mark.parametrize(
+    ("read", "make"),
+    [
+        (lambda text: explain_no_prose("a.md", text), lambda n: "\n" * (n * 3 // 50) + "Hello"),
+        (show, lambda n: "# a" + " " * n + "b"),
+        (show, lambda n: "```a\n" * (10 * n)),
+        (lambda text: sub_prose(_HEADING, lambda match: match[0], text), lambda n: "~~~a\n" * (10 * n)),
+        (read_wikitext, lambda n: "=" + " " * n + "x"),
+        (read_wikitext, lambda n: "{{infobox |" + " " * n + "}}"),
+        (
+            lambda text: list(_find_words(text, [Link("a" + " " * 12 + "b", "b", 0, 0)])),
+            lambda n: "a" + " " * (n // 10) + "c",
+        ),
+    ],
+    ids=["blank lines", "heading", "open fences", "open tildes", "wiki's heading", "wiki's field", "words of a link"],
+)
+def test_eight_times_the_text_takes_no_sixty_four_times_as_long(
+    read: Callable[[str], Any], make: Callable[[int], str]
+) -> None:
+    def measure(length: int) -> float:
+        begin = time.process_time()
+        read(make(length))
+        return time.process_time() - begin
+
+    assert measure(400) < 32 * measure(50) + 0.1
