@@ -24,6 +24,7 @@ from llama_index_gear.ingestion.printed_pages import (
     continue_tables,
     drop_running_lines,
     is_named,
+    list_cells,
     print_title,
     read_page,
 )
@@ -85,7 +86,6 @@ _TITLE = re.compile(r"\*\*title\*\*: (.+)")
 """Matches the title that the converter writes in front of TeX."""
 _JUMP = re.compile(r"<<([\w#./:-]{1,200})(?:,\s*([^<>]{1,300}))?>>")
 """Matches a cross reference of AsciiDoc."""
-_CELL = re.compile(r"(?<!\\)\|")
 _FENCE = re.compile(r"(?m)^[ \t]*(?:(`{3,})(?=[^`\n]*$)|(~{3,}))(.*)$")
 """Matches a line that begins or ends code."""
 _ORG_FURNITURE = re.compile(
@@ -252,10 +252,7 @@ def _write_tables(text: str) -> str:
     def write(match: re.Match[str]) -> str:
         if len(match[0]) < _LONG_TABLE:
             return match[0]
-        head, _, *rows = (
-            [cell.strip().replace("\\|", "|") for cell in _CELL.split(line.strip()[1:-1])]
-            for line in match[0].splitlines()
-        )
+        head, _, *rows = ([cell.replace("\\|", "|") for cell in list_cells(line)] for line in match[0].splitlines())
         return f"{write_rows(head, rows)}\n"
 
     return sub_prose(_TABLE, write, text)

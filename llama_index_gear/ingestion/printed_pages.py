@@ -141,14 +141,15 @@ def continue_tables(pages: Sequence[str]) -> list[str]:
 
 def _name_columns(rows: list[str], head: str) -> list[str]:
     """Return a table with the head of the one before in front, or none, if its own has numbers or dates."""
-    cells = _list_cells(rows[0])
+    cells = list_cells(rows[0])
     if not any(map(_VALUE.fullmatch, cells)):
         return rows
-    first = head if head and len(_list_cells(head)) == len(cells) else "|" + "  |" * len(cells)
+    first = head if head and len(list_cells(head)) == len(cells) else "|" + "  |" * len(cells)
     return [first, rows[1], rows[0], *rows[2:]]
 
 
-def _list_cells(row: str) -> list[str]:
+def list_cells(row: str) -> list[str]:
+    """Return the cells of a table's row, as Markdown writes them."""
     return [cell.strip() for cell in _CELL.split(row.strip()[1:-1])]
 
 

@@ -254,8 +254,7 @@ class Pool:
         counts = self.encoder.count_words(passage.text)
         words = np.fromiter(counts, np.int64, len(counts))
         often = np.fromiter(counts.values(), np.float32, len(counts))
-        made = (triple for triple in passage.triples if triple.predicate.endswith(LINKS))
-        links = tuple(triple for triple in made if split_link(triple.predicate)[1] == LINKS)
+        links = tuple(triple for triple in passage.triples if split_link(triple.predicate)[1] == LINKS)
         return Content(words, often, write_line(passage.text), tuple(entities), _find_topics(passage), links)
 
 

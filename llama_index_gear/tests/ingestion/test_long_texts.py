@@ -28,10 +28,10 @@ def show(text: str) -> str:
         (show, lambda n: "# a" + " " * n + "b"),
         (show, lambda n: "```a\n" * (10 * n)),
         (lambda text: sub_prose(_HEADING, lambda match: match[0], text), lambda n: "~~~a\n" * (10 * n)),
-        (read_wikitext, lambda n: "=" + " " * n + "x"),
-        (read_wikitext, lambda n: "{{infobox |" + " " * n + "}}"),
+        (read_wikitext, lambda n: "=" + " " * 3 * n + "x"),
+        (read_wikitext, lambda n: "{{infobox |" + " " * 3 * n + "}}"),
         (
-            lambda text: list(_find_words(text, [Link("a" + " " * 12 + "b", "b", 0, 0)])),
+            lambda text: list(_find_words(text, [Link("a" + " " * 7 + "b", "b", 0, 0)])),
             lambda n: "a" + " " * (n // 10) + "c",
         ),
     ],
