@@ -54,7 +54,8 @@ def links(results: Results) -> str:
         "gold”: the share of questions, in percent, with all that is gold among the first; a document counts at the "
         "place of its first passage. Embeddings by `LightEmbedding`, triples by rule. The form of the signal "
         "`page_links` and its shipped weight were chosen over httpx, structlog, Jinja and click, and nothing over "
-        f"Flask and Black. Weights of `page_links` that the other sources choose: {weights}. graph-rag is datastax's, "
+        "Flask and Black; that names of pages in a text are no links was decided with all of them in sight. "
+        f"Weights of `page_links` that the other sources choose: {weights}. graph-rag is datastax's, "
         "by its own code (`peers/graph_rag.py` says what is adapted); it ranks by cosine."
     )
     return section("Links between documents", "\n\n".join(parts), note)

@@ -137,7 +137,7 @@ def test_a_kind_of_text_is_left_out_with_all_its_sets(monkeypatch: pytest.Monkey
         return RankingWeights.default()
 
     monkeypatch.setattr(ranking, "learn", learn)
-    options = Namespace(sets=[], learn=None)
+    options = Namespace(sets=[], learn=None, left_out=None)
     measured = [key for key, rankings in ranking.learn_rankings(gathered, options) if "left out" in rankings]
     assert measured == [*gathered] and learned[: ranking.FOLDS] == [{*ranking.LEARNED}] * ranking.FOLDS
     assert learned[ranking.FOLDS :] == [{*ranking.LEARNED}.difference(names) for names in ranking.TEXTS.values()]

@@ -20,7 +20,8 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 REPORT = (BENCHMARKS / "REPORT.md").read_text("utf-8")
 RESULTS = Results(BENCHMARKS / "results")
 OF_FILES_OF_THEIR_OWN = {
-    "Passages ranked together, without a language model", "Chunks of several sizes", "Index and memory",
+    "Passages ranked together, without a language model", "Links between documents", "Peers by their own code",
+    "Chunks of several sizes", "Index and memory",
 }  # fmt: skip
 
 
