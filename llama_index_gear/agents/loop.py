@@ -29,6 +29,8 @@ _MAX_TIMEOUT = 1_000_000  # seconds, eleven days: every platform can wait for as
 class Budget:
     """The limits of a question's cost. When one is reached, the best ranking so far is the result.
 
+    A call in which a query engine only writes the answer is not counted.
+
     Args:
         max_llm_calls: maximum number of calls of the language model, retries included. Default None: no limit.
         max_tokens: prompt and completion tokens of all calls. No call begins once so many are spent; the last call may

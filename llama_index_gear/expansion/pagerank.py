@@ -36,11 +36,11 @@ class LocalPageRank:
     first 100 triples), since entities that many passages mention say little. A base passage's share is
     `passage_weight` / √rank.
 
-    - SyncGE and NaiveGE start from the triples that their beam search starts from. One that was linked to a reader's
-      fact has weight 1; any other has its cosine with the question over that of the best.
+    - SyncGE and NaiveGE start from the triples that their beam search starts from. One that was linked to a
+      reader's fact has weight 1; any other has its cosine with the question, divided by the highest one.
     - `GraphRetriever` and `GeARRetriever` start from the facts of a pool's first passages that share most words with
-      the question. A fact weighs what its words make up of the question, over that of the best; no vector is compared.
-      A triple that was linked to the agent's notes has weight 1.
+      the question. A fact's weight is the share of the question's words that it has, divided by the highest one; no
+      vector is compared. A triple that was linked to the agent's notes has weight 1.
 
     Args:
         restart: probability that a walk ends at its current node. Default 0.5 (HippoRAG's damping).

@@ -329,7 +329,7 @@ class LinkTripleExtractor(TransformComponent):
         """Bring the links of all stored passages to what these say now; return the number of those that changed.
 
         Only what changes is written. A store that is divided between tenants is updated for each,
-        `update(store.for_tenant("a"))`. Embed nothing else meanwhile: a passage that another writer changes is left.
+        `update(store.for_tenant("a"))`. Write nothing else meanwhile: what another writer changes is skipped.
 
         Args:
             store: a `GeARVectorStore`.

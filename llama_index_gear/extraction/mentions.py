@@ -116,10 +116,10 @@ class MentionTripleExtractor(TransformComponent):
     sentence without a name other than the title has none. The last parenthesis of a title is dropped ("Song of Solomon
     (novel)" becomes "Song of Solomon"). A passage without a title takes its first name as title. A name is
 
-    - a run of capitalized words ("Republic of Austria", "J. K. Rowling", "Boeing 747"). One word alone is none if it is
-      the adjective of a nation or faith ("British"), a month or a day; nor if it opens a sentence, and is a word that
-      English writes small, which the passage has nowhere else with a capital letter ("Ten", "Press"). An adverb or
-      imperative at the start of a sentence is no part of the name behind it ("Recently Nora Blum").
+    - a run of capitalized words ("Republic of Austria", "J. K. Rowling", "Boeing 747"). A single word is no name
+      if it is the adjective of a nation or faith ("British"), a month or a day. Nor is the first word of a sentence
+      that English writes in lower case, unless the passage has it elsewhere with a capital letter ("Ten", "Press"). An
+      adverb or imperative at the start of a sentence is no part of the name behind it ("Recently Nora Blum").
     - an identifier, as it is written: an address (URL, e-mail, IP), a host, a file or path, a ticket (`OPS-1432`), a
       version (`v2.3.1`), a word with underscores, and inline code of at most six words.
     - a small word with hyphens (`ledger-sync`) that English does not make of its parts, if it opens a sentence, recurs,
@@ -138,8 +138,8 @@ class MentionTripleExtractor(TransformComponent):
     don't say by a file's name or type that a passage is Markdown, a "#" in front of settings or code is a comment, and
     a line above a rule is a heading only if it looks like a title.
 
-    In German passages (told by their small words) one noun alone is a name only if no article, numeral or adjective
-    stands in front of it, and it is common by neither its ending nor a list of frequent nouns; or if it has two capital
+    In German passages (recognized by function words) a single noun is a name only if no article, numeral or adjective
+    precedes it, and neither its ending nor a list of frequent nouns marks it as common; or if it has two capital
     letters ("SPD"), or is part of the title or of a name of several words. Places with an article ("die Schweiz") are
     lost.
 

@@ -81,8 +81,8 @@ class ExistingCollection(ClosedByWith):
         text_key: payload field of the text. Default "text"; LangChain writes "page_content".
         title_key: metadata field of the title, which rules and ranking use. Default "title". Of "file_name" and
             "file_path" the title is the file's name without its ending.
-        place: the place under which stores know the collection, if it has moved since it filled one, as the error names
-            it. Default: where it is.
+        place: the collection's former address, if it has moved since it filled a store; the error names it. Default:
+            the current one.
 
     Raises:
         ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.

@@ -44,12 +44,12 @@ class FolderReader(BaseReader):
     metadata (`file`), and what it is about as `title`; what was converted has `file_type` "text/markdown". A format
     with pages gives a document a page; JSON gives one a record, if all records have titles. A block of another file
     that a text shows, `![[page#section]]` or an include of AsciiDoc or reStructuredText, stands in its text. Hidden
-    files and folders are left out, and stores. What is no text is read in another process, in bounded time and memory:
-    close the reader after use, or use it in a `with` statement.
+    files, hidden folders and stores are skipped. What is no text is read in another process, in bounded time and
+    memory: close the reader after use, or use it in a `with` statement.
 
     Attributes:
         folder: the folder.
-        without: a folder below it that is left out, as that of a store, which may be empty yet. Default None.
+        without: a folder below it to skip, such as that of a store to be made. Default None.
         seconds: how long a file may take, if it is not plain text.
         skipped: path below the folder → why, of the files so far that have no text, or a format without a reader.
         failed: path below the folder → why, of the files and folders so far that could not be read.

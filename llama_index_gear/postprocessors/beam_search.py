@@ -36,7 +36,7 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, Reranker, PromptMixin)
     from their rank in it alone.
 
     Args:
-        vector_store: the store that holds the triples.
+        vector_store: the store that holds the triples, which need vectors (`embed_triples`) unless `graph` is given.
         llm: the reader. The search starts from the facts that it notes (SyncGE). Default None: it starts from all
             triples of the incoming passages (NaiveGE), as it does, with a warning, if no fact can be read.
         graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Default None.

@@ -25,9 +25,9 @@ class PassageRanker(Reranker):
     """Ranks the passages of any retriever together: no store, no LLM, no embedding.
 
     `index.as_query_engine(similarity_top_k=40, node_postprocessors=[PassageRanker(top_n=5)])`. One weighted
-    sum orders them: a passage's words beside those of the question and of the five best passages, what the facts of
-    these name (an entity of it, or what it is about: its title, in the metadata `title`, or the most frequent subject
-    of its triples), and its place in the retriever's list. Results carry the metadata that `GraphRetriever`'s carry.
+    sum orders them, of words that a passage shares with the question and with the five best passages, facts of these
+    that name one of its entities or its subject (its title, in the metadata `title`, or the most frequent subject of
+    its triples), and its rank in the retriever's list. Results carry the metadata that `GraphRetriever`'s carry.
 
     Give it a wide list: it can only bring up what it is shown.
 

@@ -38,27 +38,28 @@ Answer: """
 class GeARQueryEngine(AgentQueryEngine):
     """Answers questions whose evidence is spread over several passages, and shows the evidence.
 
-    `GeARQueryEngine.from_vector_store(store, llm=llm).query("…")`. The response's `source_nodes` hold the chains that
-    led to them (`gear_chain`). Its `metadata` begins with `gear_…` keys: a warning if no reply of the model could be
-    read (`gear_warning`, else empty), the reason why the search stopped, the ids of the cited passages (`gear_cited`,
-    in the order of the response), the queries, the gist, and the cost; the call that writes the answer is counted
-    neither there nor in the budget. The trace holds the response and the passage of each citation (`Trace.citations`);
-    on its page citations lead to their passages. A response that the synthesizer streams is noted when it has ended.
-    `query_with_trace` also returns the whole `Trace`; `astream_events` streams it event by event.
+    `GeARQueryEngine.from_vector_store(store, llm=llm).query("…")`. The response's `source_nodes` hold the chains
+    that led to them (`gear_chain`). Its `metadata` begins with `gear_…` keys: a warning if no reply of the model
+    could be read (`gear_warning`, else empty), the reason why the search stopped, the ids of the cited passages
+    (`gear_cited`, in the order of the response), the queries, the gist, and the cost. The call that writes the
+    answer is in neither this cost nor the budget. The trace holds the response and the passage of each citation
+    (`Trace.citations`); on its page citations lead to their passages. A response that the synthesizer streams is
+    noted when it has ended. `query_with_trace` also returns the whole `Trace`; `astream_events` streams it event by
+    event.
 
-    `from_vector_store` takes a `GeARRetriever`. The answer of its last call is the answer, with citations of the
+    `from_vector_store` builds a `GeARRetriever`. The answer of its last call is the answer, with citations of the
     passages that this call named. No further call is made, unless the search ended without an answer: then one more
     call answers from what there is, and `gear_answered` in the metadata is False. A synthesizer of your own gets the
     passages that were named. With a `PaperGeARRetriever` one more call writes the answer.
 
-    `from_vector_store(…, graph=graph)` takes an `ExternalGeARRetriever` over a `SyncGERetriever` (Millions of GeAR-s):
-    the triples come from an existing knowledge graph. The default synthesizer then writes the answer from the passages
-    that the agent's last call kept and the facts of the gist (Eq. 7).
+    `from_vector_store(…, graph=graph)` builds an `ExternalGeARRetriever` over a `SyncGERetriever` (Millions of
+    GeAR-s): the triples come from an existing knowledge graph. The default synthesizer then writes the answer from
+    the passages that the agent's last call kept and the facts of the gist (Eq. 7).
 
     With `verify=True` the answer is checked. The metadata then holds the ids of the smallest set of passages from which
     alone it still follows (`gear_supporting`, most needed first), and how the check ended (`gear_verification`:
     "supported", "unsupported", …; see `Trace.verification`); `Trace.checks` has every verdict, with what is missing.
-    One call asks about the cited passages together; one a passage asks if the answer still follows without it. If the
+    One call checks the cited passages together, and one for each passage checks the answer without it. If the
     cited ones lack something, one more call adds those that the agent named, or else those that the answer was written
     from. These calls are counted, and count for the budget. If it is spent or a call fails, the answer stands, and
     `gear_supporting` is the last set from which it followed. The judge is a model, and may be wrong.
@@ -70,8 +71,8 @@ class GeARQueryEngine(AgentQueryEngine):
             source node.
         node_postprocessors: applied to the passages before the answer is written.
         answer_top_k: passages that the answer is written from. Default 5 (GeAR §6.2). All passages are source nodes.
-        abstain: True answers only if the agent did. Otherwise the response says what was not found, and no call is
-            made. Only with a `GeARRetriever`. Default False.
+        abstain: if True, answer only where the agent did. Otherwise the response says what was not found, without a
+            call. Only with a `GeARRetriever`. Default False.
         verify: True checks from which passages alone the answer still follows; the prompt is "verify" in `get_prompts`.
             Not with a stream. Default False.
         streaming: True streams the answer of the default synthesizer. Default False.

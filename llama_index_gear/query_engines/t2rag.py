@@ -40,7 +40,7 @@ class T2RAGQueryEngine(AgentQueryEngine):
     the clues that stayed open (T²RAG §4.3, step 3); if nothing was resolved, from the passages. The response's
     `source_nodes` are the passages. Its `metadata` begins with `gear_…` keys: a warning if no reply of the model could
     be read (`gear_warning`, else empty), the reason why the search stopped, the facts, the unknowns that stayed open
-    (`gear_open`), and the cost; the call that writes the answer is counted neither there nor in the budget. The ids of
+    (`gear_open`), and the cost. The call that writes the answer is in neither this cost nor the budget. The ids of
     the cited passages (`gear_cited`), `query_with_trace` and `astream_events` are as in `GeARQueryEngine`.
 
     Args:

@@ -113,9 +113,9 @@ def fit_ranking(
     `fit_ranking(retriever.gather_pool, questions, gold_ids)` learns for a `GraphRetriever`. For another retriever and a
     `PassageRanker` it is `fit_ranking(lambda question: ranker.gather_pool(base.retrieve(question), question), …)`.
 
-    The learned weights are pulled to those that they start from. Five folds say how strongly: of the strengths whose
-    loss is within one standard error of the least, the strongest is taken. If the recall at 5 of the questions left out
-    doesn't rise by more than two standard errors, the start is kept. So a few questions can't ruin it.
+    The learned weights are regularized towards those that they start from. Five-fold cross-validation chooses the
+    strength (`RankingFit.pull`): of those whose loss is within one standard error of the least, the strongest. If the
+    recall at 5 of the questions left out doesn't rise by more than two standard errors, the start is kept.
 
     Args:
         gather_pool: returns the pool of a question.

@@ -28,9 +28,9 @@ class GraphRetriever(StoreRetriever):
     """Finds passages by search and by the graph, and ranks them together. No LLM.
 
     Dense search, BM25, and a PageRank over the triples of what both find first each give forty passages to a pool. One
-    weighted sum with learned weights orders it. Its signals are a passage's words beside those of the question and of
-    the five best passages, what the facts of these name (an entity of the passage, or what it is about: its title, in
-    the metadata `title`, or the most frequent subject of its triples), its place in dense search's list, and links
+    weighted sum with learned weights orders it. Its signals are words that a passage shares with
+    the question and with the five best passages, facts of these that name one of its entities or its subject (its
+    title, in the metadata `title`, or the most frequent subject of its triples), its rank in dense search, and links
     between pages (`LinkTripleExtractor`). Where no fact joins passages, words decide. The pool's size doesn't depend on
     `similarity_top_k`: the top 5 are always the first 5 of the top 40.
 
@@ -46,7 +46,7 @@ class GraphRetriever(StoreRetriever):
             those that the store doesn't know are ranked too, with the triples that they carry.
         similarity_top_k: passages to return. Default 10.
         filters: metadata filters that bind every list. The results of a base retriever are checked against the store;
-            nodes that it doesn't know are dropped. So they are with a store that is bound to a tenant.
+            nodes that it doesn't know are dropped. A store that is bound to a tenant drops them too.
         weights: weights of the ranking. Default: those that come with the package (`RankingWeights.default()`).
         pagerank: settings of PageRank. Default `LocalPageRank(epsilon=5e-4)`, which reaches a third more passages than
             `LocalPageRank()`.

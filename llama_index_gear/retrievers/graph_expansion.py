@@ -59,7 +59,8 @@ class NaiveGERetriever(ExpansionRetriever):
     `GraphExpansionEvent` reports the expansion to LlamaIndex's instrumentation.
 
     Args:
-        vector_store: the store that holds passages and triples.
+        vector_store: the store that holds passages and triples, which need vectors (`embed_triples`) unless `graph` is
+            given.
         base_retriever: any LlamaIndex retriever. Its nodes are matched to the store's by id. Nodes that the store
             doesn't know stay in the list; their score comes from their base rank alone. Default: the store itself,
             BM25 and dense, fused.

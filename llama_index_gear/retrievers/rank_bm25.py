@@ -29,7 +29,7 @@ class RankBM25Retriever(BaseRetriever):
 
     A passage is returned only if it holds a word of the question. It is returned even if Okapi's inverse document
     frequency of that word is 0, because half of the passages hold it. Where most words are in most passages, Okapi's
-    frequencies would be negative, and each further match would lower a score: Lucene's are taken, which are not.
+    would be negative, and each further match would lower a score: Lucene's, which is never negative, is used there.
 
     Args:
         nodes: the passages. The text that the embedding model would read is indexed. The time of a query grows with

@@ -42,7 +42,7 @@ class T2RAGRetriever(AgentRetriever):
     stays visible to the LLM, but is not searched again.
 
     Args:
-        vector_store: the store that holds passages and triples.
+        vector_store: the store that holds passages and triples, which need vectors (`embed_triples`).
         llm: decomposes and resolves. Default: LlamaIndex's `Settings.llm`.
         max_rounds: maximum number of rounds. Default 3 (T²RAG §5.2); 1 is the ablation "single round" (Table 2).
         similarity_top_k: passages to return. Default 10.

@@ -66,8 +66,8 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
             passages. Default: LlamaIndex's `Settings.embed_model`, looked up when first needed.
         embed_triples: give each triple a vector too. It takes two to four times as long as to embed the passages, and
             `NaiveGERetriever`, `SyncGERetriever`, `PaperGeARRetriever`, `T2RAGRetriever` and `DiverseTripleBeamSearch`
-            need it; `GraphRetriever` and `GeARRetriever` do not. It can be done later: `embed_stored_triples`. Where a
-            store's triples have vectors, new ones get some whatever this says. Default False.
+            need it; `GraphRetriever` and `GeARRetriever` do not. It can be done later: `embed_stored_triples`. If
+            stored triples have vectors, new ones get them too. Default False.
         batch_size: passages a write. Default 64.
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
         tenant_field: metadata field that names a passage's tenant, if several tenants share the store. Then every read,
@@ -245,7 +245,7 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
         If a model could not extract it (see `GeARTripleExtractor`), it keeps the triples that the store has of its
         text: they were paid for.
 
-        It warns, once a store, if passages are longer than what a local model reads, `LightEmbedding`, say. On a server
+        It warns once per store if passages are longer than a local model reads (`LightEmbedding`). On a server
         up to four batches are under way at once.
 
         Args:
