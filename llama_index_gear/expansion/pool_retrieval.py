@@ -5,24 +5,28 @@ The pool is as wide whatever number of passages is asked for, so that fewer pass
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache, partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
-from llama_index_gear.errors import check_counts, check_kind
+from llama_index_gear.errors import StoreError, check_counts, check_kind
 from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
 from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.llm.spans import show_ids, show_nodes, span_flow
-from llama_index_gear.ranking.pool import Pool
-from llama_index_gear.ranking.ranker import rank
+from llama_index_gear.ranking.pool import Content, Pool, PoolPassage, read_content
+from llama_index_gear.ranking.ranker import rank_ids
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.store.access import encoder_of
+from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
+from llama_index_gear.store.schema import NODE_FIELDS, to_node
 from llama_index_gear.triple import StoredTriple, Triple
 
 POOL_TOP_K = 40
@@ -31,6 +35,8 @@ _START_PASSAGES = 10
 _START_TRIPLES = 20
 POOL_PAGERANK = LocalPageRank(epsilon=5e-4)
 """PageRank of a pool, by default. Half the usual `epsilon`: it reaches a third more passages (28 instead of 21)."""
+_KEPT = 1 << 12
+_LONGEST_KEPT = 1 << 14  # characters of a passage's JSON: what is kept takes some 50 MB
 _LIST_NAMES = {VectorStoreQueryMode.DEFAULT: "dense", VectorStoreQueryMode.SPARSE: "bm25"}
 
 
@@ -80,7 +86,7 @@ class PoolRetrieval:
         ranking = ask(RunFunction(partial(rank_nodes, pool, nodes, self.weights, top_k)))
         return (yield from span_flow("ranking", ranking, show_nodes, passages=len(pool.places)))
 
-    def pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    def pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, Mapping[str, BaseNode]]]:
         """Gather the pool of a question; return it, and the nodes to return by id."""
         embedded = yield from self.embed_flow(bundle)
         pool, nodes = yield from self.base_pool_flow(bundle, embedded)
@@ -97,11 +103,11 @@ class PoolRetrieval:
 
     def choose_start(self, pool: Pool) -> list[str]:
         """Return the ids of the passages that PageRank starts from: the first ten of a pool's ranking."""
-        return [ranked.id for ranked in rank(pool, self.weights, _START_PASSAGES)]
+        return rank_ids(pool, self.weights, _START_PASSAGES)
 
     def widen_flow(
         self, pool: Pool, nodes: Mapping[str, BaseNode], linked: Sequence[StoredTriple] = ()
-    ) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    ) -> Flow[tuple[Pool, Mapping[str, BaseNode]]]:
         """Add the passages that PageRank ranks first to a pool of base passages.
 
         Args:
@@ -118,33 +124,38 @@ class PoolRetrieval:
 
     def _widen_flow(
         self, pool: Pool, nodes: Mapping[str, BaseNode], linked: Sequence[StoredTriple]
-    ) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    ) -> Flow[tuple[Pool, Mapping[str, BaseNode]]]:
         start = yield from ask(RunFunction(partial(self.choose_start, pool)))
         weights = yield from ask(RunFunction(partial(_choose_triples, pool, start)))
         weights |= {(triple.passage_id, triple.triple): 1.0 for triple in linked}
         triples = [(triple, weight) for (_, triple), weight in weights.items()]
         ranked = yield from local_pagerank_flow(self.backends.reads, triples, start, self.pagerank)
         reached = [passage_id for passage_id, _ in ranked.passages[:POOL_TOP_K]]
-        found: list[BaseNode] = []
+        found: list[StoredPassage] = []
         if missing := [passage_id for passage_id in reached if passage_id not in nodes]:
-            found = yield from self.backends.reads.get_flow(missing, vectors=False)
-        pool = pool.extend(map(to_pool_passage, found), {"pagerank": reached}, ranked.aliases)
-        return pool, {**nodes, **{node.node_id: node for node in found}}
+            read = partial(_read_stored, pool.encoder)
+            found = yield from self.backends.reads.get_flow(missing, vectors=False, read=read)
+        pool.known.update((stored.node_id, stored.content) for stored in found)
+        pool = pool.extend([stored.passage for stored in found], {"pagerank": reached}, ranked.aliases)
+        return pool, _StoredNodes(found, nodes)
 
-    def base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    def base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, Mapping[str, BaseNode]]]:
         """Search the store, or the base retriever; return the pool of what is found, and its nodes by id."""
         search = self._base_pool_flow(bundle, embedded)
         return span_flow("base_search", search, lambda found: show_ids(found[1]), query=embedded.query_str)
 
-    def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, Mapping[str, BaseNode]]]:
         question, encoder = embedded.query_str, encoder_of(self.backends.vector_store)
         if self.backends.base_retriever is None:
             modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
-            answers = yield from self.backends.reads.lists_flow(question, embedded.embedding or [], modes, POOL_TOP_K)
-            found = [[result.node.node_id for result in results] for results in answers]
-            lists = {_LIST_NAMES[mode]: ids for mode, ids in zip(modes, found, strict=True)}
-            nodes = {result.node.node_id: result.node for results in answers for result in results}
-            return Pool(question, [to_pool_passage(node) for node in nodes.values()], lists, encoder), nodes
+            vector, read = embedded.embedding or [], partial(_read_stored, encoder)
+            answers = yield from self.backends.reads.lists_flow(question, vector, modes, POOL_TOP_K, read)
+            found = {stored.node_id: stored for answer in answers for stored in answer}
+            ids = [[stored.node_id for stored in answer] for answer in answers]
+            lists = {_LIST_NAMES[mode]: of_mode for mode, of_mode in zip(modes, ids, strict=True)}
+            known = {stored.node_id: stored.content for stored in found.values()}
+            passages = [stored.passage for stored in found.values()]
+            return Pool(question, passages, lists, encoder, known=known), _StoredNodes(found.values(), {})
         base = yield from self.backends.base_search_flow(copy_query(bundle, question))
         nodes = {result.node.node_id: result.node for result in base}
         stored = yield from self.backends.reads.get_flow(list(nodes), vectors=False)
@@ -153,6 +164,61 @@ class PoolRetrieval:
             nodes = {passage_id: node for passage_id, node in nodes.items() if passage_id in known}
         passages = [to_pool_passage(known.get(passage_id, node)) for passage_id, node in nodes.items()]
         return Pool(question, passages, {"base": list(nodes)}, encoder), nodes
+
+
+class StoredPassage(NamedTuple):
+    """A stored passage as a pool reads it: its point, its id, and what the ranking sees of it."""
+
+    point: Any
+    node_id: str
+    passage: PoolPassage
+    content: Content
+
+
+class _StoredNodes(Mapping[str, BaseNode]):
+    """The nodes of other passages, then those of stored ones, made when they are asked for: few of a pool are returned.
+
+    Nobody else has these nodes.
+    """
+
+    def __init__(self, stored: Iterable[StoredPassage], others: Mapping[str, BaseNode]) -> None:
+        self._points = {passage.node_id: passage.point for passage in stored}
+        self._others = others
+
+    def __getitem__(self, passage_id: str) -> BaseNode:
+        point = self._points.get(passage_id)
+        return self._others[passage_id] if point is None else to_node(point)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._others
+        yield from self._points
+
+    def __len__(self) -> int:
+        return len(self._others) + len(self._points)
+
+
+def _read_stored(encoder: WordEncoder, point: Any) -> StoredPassage:
+    """Read a passage from its point.
+
+    Raises:
+        StoreError: the point holds no passage.
+
+    """
+    fields = [(point.payload or {}).get(name) for name in NODE_FIELDS]
+    if all(type(value) is str for value in fields) and sum(map(len, fields)) <= _LONGEST_KEPT:
+        with suppress(StoreError):
+            passage, content = _read_kept(encoder, *fields)
+            return StoredPassage(point, passage.id, passage, content)
+    passage = to_pool_passage(to_node(point))
+    return StoredPassage(point, passage.id, passage, read_content(passage, encoder))
+
+
+@lru_cache(maxsize=_KEPT)
+def _read_kept(encoder: WordEncoder, *fields: str) -> tuple[PoolPassage, Content]:
+    """Read a passage from the fields of its payload. They are the key, so none is ever older than its point."""
+    payload = dict(zip(NODE_FIELDS, fields, strict=True))
+    passage = to_pool_passage(to_node(SimpleNamespace(id="", payload=payload, vector=None)))
+    return passage, read_content(passage, encoder)
 
 
 def _show_pagerank(widened: tuple[Pool, Mapping[str, BaseNode]]) -> dict[str, Any]:

@@ -238,4 +238,4 @@ def rank_nodes(pool: Pool, nodes: Mapping[str, BaseNode], weights: RankingWeight
 def to_pool_passage(node: BaseNode) -> PoolPassage:
     """Read a node as the ranking sees it: its text as it is searched, its triples, its title, its document."""
     text = node.get_content(metadata_mode=MetadataMode.EMBED)
-    return PoolPassage(node.node_id, text, read_triples(node), read_title(node), node.ref_doc_id or "")
+    return PoolPassage(node.node_id, text, tuple(read_triples(node)), read_title(node), node.ref_doc_id or "")

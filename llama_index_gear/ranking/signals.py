@@ -219,10 +219,13 @@ class Company:
         parts = weights[place] * (counts @ best)
         numbers, found = self._pool.terms.words, dict[int, str]()
         most = [int(numbers[word]) for word in order(parts)[: 4 * _MOST_SHARED] if parts[word] > 0]
-        for written in self._pool.contents[place].line.split() if most else ():
-            if not _NUMBERED.search(written):
-                for number in self._pool.encoder.split_words(written):
-                    found.setdefault(number, written)
+        unseen, split = set(most), self._pool.encoder.split_words
+        for written in dict.fromkeys(self._pool.contents[place].line.split()) if most else ():
+            if not _NUMBERED.search(written) and (numbers_here := split(written) & unseen):
+                found |= dict.fromkeys(numbers_here, written)
+                unseen -= numbers_here
+                if not unseen:
+                    break
         return [found[number] for number in most if number in found][:_MOST_SHARED]
 
     def _walk(self) -> Floats:

@@ -294,7 +294,7 @@ def test_a_list_is_dense_or_of_words(store: GeARVectorStore, mode: VectorStoreQu
     with pytest.raises(ArgumentError, match="a list's mode must be DEFAULT or SPARSE"):
         read(store).lists_flow("x", VECTOR, [VectorStoreQueryMode.DEFAULT, mode], 5)
     (found,) = read(store).lists_flow("Ada", [], [VectorStoreQueryMode.SPARSE], 5)  # BM25 needs no vector
-    assert [result.node.node_id for result in found] == ["p"]
+    assert [node.node_id for node in found] == ["p"]
 
 
 def test_numbers_of_every_kind_are_a_vector(store: GeARVectorStore) -> None:

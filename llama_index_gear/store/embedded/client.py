@@ -27,6 +27,8 @@ from llama_index_gear.store.embedded.models import (
     from_id,
     from_record,
     from_scored,
+    from_selected,
+    is_selection,
     list_vectors,
     refuse,
     to_config,
@@ -34,11 +36,11 @@ from llama_index_gear.store.embedded.models import (
     to_point_vectors,
     to_points,
     to_query,
+    to_scroll,
     without_vectors,
 )
-from llama_index_gear.store.embedded.shards import OpenShards, call_engine
+from llama_index_gear.store.embedded.shards import OpenShards, call_engine, fill
 
-_PAGE = 1_000  # points that are copied at once
 _SAMPLE = 256  # points whose size is looked at
 _MOST_TIMES = 2  # times the size that is expected of its points, from which on a folder is written anew
 _NO_WASTE = 2**20  # bytes beyond that which are not worth it
@@ -334,17 +336,10 @@ class EdgeClient(BoundToProcess):
     ) -> tuple[list[models.Record], Any]:
         """Return a page of points, by id, and the offset of the next page (None at the end)."""
         refuse("scroll", options)
-        filter_ = None if scroll_filter is None else to_filter(scroll_filter)
         with self._shards.hold():
             shard = self._shard(collection_name)
-            request = edge.ScrollRequest(
-                offset=offset,
-                limit=limit,
-                filter=filter_,
-                with_payload=with_payload,
-                with_vector=self._select_vectors(collection_name, with_vectors),
-            )
-            records, next_offset = shard.scroll(request)
+            vectors = self._select_vectors(collection_name, with_vectors)
+            records, next_offset = shard.scroll(to_scroll(scroll_filter, limit, with_payload, vectors, offset))
         return [from_record(record) for record in records], None if next_offset is None else from_id(next_offset)
 
     def count(
@@ -373,17 +368,20 @@ class EdgeClient(BoundToProcess):
             shard = self._shard(collection_name)
             with_idf = self._shards.list_with_idf(collection_name)
             declared = self._shards.list_declared(collection_name)
-            known = [without_vectors(request, declared) for request in requests] if declared else list(requests)
-            asked = [
-                to_query(request, with_idf, self._select_vectors(collection_name, request.with_vector))
-                for request in known
-                if request is not None
-            ]
-            answers = iter(shard.query_batch(edge.QueryBatchRequest(asked)) if asked else ())
-        return [
-            models.QueryResponse.model_construct(points=[] if request is None else from_scored(next(answers), request))
-            for request in known
-        ]
+            answers: list[list[models.ScoredPoint]] = [[] for _ in requests]
+            ranked = {}
+            for number, request in enumerate(requests):
+                vectors = self._select_vectors(collection_name, request.with_vector)
+                if is_selection(request):  # a scroll takes half the time
+                    found = shard.scroll(to_scroll(request.filter, request.limit, request.with_payload, vectors))
+                    answers[number] = from_selected(found[0], request)
+                elif (known := without_vectors(request, declared)) is not None:
+                    ranked[number] = to_query(known, with_idf, vectors)
+            if ranked:
+                found = shard.query_batch(edge.QueryBatchRequest([*ranked.values()]))
+                for number, points in zip(ranked, found, strict=True):
+                    answers[number] = from_scored(points, requests[number])
+        return [models.QueryResponse.model_construct(points=points) for points in answers]
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -480,22 +478,6 @@ def compact(client: EdgeClient, collection_name: str) -> bool:
             lambda: client._shards.close(collection_name),
         )
     return True
-
-
-def _fill(target: edge.EdgeShard, source: edge.EdgeShard) -> None:
-    """Copy all points and payload indexes into an empty shard, and close it."""
-    try:
-        for name, index in source.info().payload_schema.items():
-            target.update(edge.UpdateOperation.create_field_index(name, index.params or index.data_type))
-        offset, has_more = None, True
-        while has_more:
-            request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=True, with_vector=True)
-            records, offset = source.scroll(request)
-            points = [edge.Point(record.id, record.vector or {}, record.payload) for record in records]
-            target.update(edge.UpdateOperation.upsert_points(points))
-            has_more = offset is not None
-    finally:
-        target.close()
 
 
 def check_process(client: EdgeClient) -> None:

@@ -23,6 +23,8 @@ from llama_index_gear.store.embedded.models import DISTANCES
 
 Result = TypeVar("Result")
 
+_PAGE = 1_000  # points that are copied at once
+
 
 class _OpenShard(NamedTuple):
     """An open collection: its shard, its folder, the identity of that folder, and what the client must know of it.
@@ -208,6 +210,22 @@ def call_engine(work: Callable[[], Result], folder: Path) -> Result:
                 f"from a copy, or choose another folder or collection_name. It says: {error}"
             ) from error
         raise
+
+
+def fill(target: edge.EdgeShard, source: edge.EdgeShard) -> None:
+    """Copy all points and payload indexes into an empty shard, and close it."""
+    try:
+        for name, index in source.info().payload_schema.items():
+            target.update(edge.UpdateOperation.create_field_index(name, index.params or index.data_type))
+        offset, has_more = None, True
+        while has_more:
+            request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=True, with_vector=True)
+            records, offset = source.scroll(request)
+            points = [edge.Point(record.id, record.vector or {}, record.payload) for record in records]
+            target.update(edge.UpdateOperation.upsert_points(points))
+            has_more = offset is not None
+    finally:
+        target.close()
 
 
 def _close_all(open_shards: dict[str, _OpenShard], claims: dict[str, Claim]) -> None:

@@ -314,7 +314,7 @@ async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, h
         methodcaller("lists_flow", "plum or kiwi?", vector, [VectorStoreQueryMode.SPARSE], 20),
     ):
         (lists,) = request(read(store))
-        assert [scored.node.node_id for scored in lists] == expected.ids
+        assert [getattr(one, "node", one).node_id for one in lists] == expected.ids
     store.close()
     assert store.query(asked).ids == found.ids, "opened anew"
 
