@@ -474,7 +474,7 @@ def compact(client: EdgeClient, collection_name: str) -> bool:
         edge_folder.check_room(client.path, lambda: 2 * expected)
         edge_folder.replace(
             folder,
-            lambda draft: call_engine(lambda: _fill(edge.EdgeShard.create(draft, config), shard), folder),
+            lambda draft: call_engine(lambda: fill(edge.EdgeShard.create(draft, config), shard), folder),
             lambda: client._shards.close(collection_name),
         )
     return True
