@@ -225,15 +225,21 @@ class Pool:
         word = re.compile(rf"\b{small}\b")
         return small == name or any(small in passage.text and word.search(passage.text) for passage in self.passages)
 
-    def coverage(self, text: str) -> float:
-        """Return the share of the question that its words in a text make up, from 0 to 1, rare words counting more.
+    def coverage(self, *texts: str) -> float:
+        """Return the share of the question that its words in texts make up, from 0 to 1, rare words counting more.
 
         A word's weight is BM25's inverse document frequency within the pool.
         """
-        found = self._found.get(text)
-        if found is None:
-            found = self._found[text] = self._question_words & self.encoder.split_words(text)
+        found = frozenset[int]()
+        for text in texts:
+            if text not in self._found:
+                self._found[text] = self._question_words & self.encoder.split_words(text)
+            found |= self._found[text]
         return math.fsum(self.question_weights[word] for word in found)
+
+    def fact_coverage(self, fact: Triple) -> float:
+        """Return the `coverage` of a fact's text. Its parts are read once: facts have names and sentences in common."""
+        return self.coverage(fact.subject, fact.predicate, fact.object)
 
     @cached_property
     def question_weights(self) -> dict[int, float]:

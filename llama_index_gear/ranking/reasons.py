@@ -77,7 +77,7 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     facts, names = pool.group_facts(pool.places[ranked.id]), pool.names_of(lead.entity)
     known = {*lead.triple.entities, *names}
     own = [fact for name in names for fact in facts.get(name, ()) if _leads_on(pool, fact, known)]
-    best = sorted(own, key=lambda fact: pool.coverage(fact.text), reverse=True)[:1]
+    best = sorted(own, key=pool.fact_coverage, reverse=True)[:1]
     return serialize_triples([lead.triple, *best])
 
 

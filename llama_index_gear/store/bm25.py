@@ -134,7 +134,7 @@ class _WordNumbers(dict[str, Sequence[int]]):
     def __missing__(self, piece: str) -> Sequence[int]:
         if len(self) >= _KEPT:
             self.clear()
-        numbers = self[piece] = self.read(piece)
+        numbers = self[piece] = tuple(self.read(piece))  # the garbage collector looks at lists again and again
         return numbers
 
     def read(self, text: str) -> list[int]:
