@@ -27,8 +27,6 @@ from llama_index_gear.store.embedded.models import (
     from_id,
     from_record,
     from_scored,
-    from_selected,
-    is_selection,
     list_vectors,
     refuse,
     to_config,
@@ -36,7 +34,6 @@ from llama_index_gear.store.embedded.models import (
     to_point_vectors,
     to_points,
     to_query,
-    to_scroll,
     without_vectors,
 )
 from llama_index_gear.store.embedded.shards import OpenShards, call_engine, fill
@@ -338,8 +335,14 @@ class EdgeClient(BoundToProcess):
         refuse("scroll", options)
         with self._shards.hold():
             shard = self._shard(collection_name)
-            vectors = self._select_vectors(collection_name, with_vectors)
-            records, next_offset = shard.scroll(to_scroll(scroll_filter, limit, with_payload, vectors, offset))
+            request = edge.ScrollRequest(
+                offset=offset,
+                limit=limit,
+                filter=None if scroll_filter is None else to_filter(scroll_filter),
+                with_payload=with_payload,
+                with_vector=self._select_vectors(collection_name, with_vectors),
+            )
+            records, next_offset = shard.scroll(request)
         return [from_record(record) for record in records], None if next_offset is None else from_id(next_offset)
 
     def count(
@@ -368,19 +371,15 @@ class EdgeClient(BoundToProcess):
             shard = self._shard(collection_name)
             with_idf = self._shards.list_with_idf(collection_name)
             declared = self._shards.list_declared(collection_name)
-            answers: list[list[models.ScoredPoint]] = [[] for _ in requests]
-            ranked = {}
-            for number, request in enumerate(requests):
-                vectors = self._select_vectors(collection_name, request.with_vector)
-                if is_selection(request):  # a scroll takes half the time
-                    found = shard.scroll(to_scroll(request.filter, request.limit, request.with_payload, vectors))
-                    answers[number] = from_selected(found[0], request)
-                elif (known := without_vectors(request, declared)) is not None:
-                    ranked[number] = to_query(known, with_idf, vectors)
-            if ranked:
-                found = shard.query_batch(edge.QueryBatchRequest([*ranked.values()]))
-                for number, points in zip(ranked, found, strict=True):
-                    answers[number] = from_scored(points, requests[number])
+            asked = {
+                number: to_query(known, with_idf, self._select_vectors(collection_name, known.with_vector))
+                for number, request in enumerate(requests)
+                if (known := without_vectors(request, declared)) is not None
+            }
+            found = shard.query_batch(edge.QueryBatchRequest([*asked.values()])) if asked else []
+        answers: list[list[models.ScoredPoint]] = [[] for _ in requests]
+        for number, points in zip(asked, found, strict=True):
+            answers[number] = from_scored(points, requests[number])
         return [models.QueryResponse.model_construct(points=points) for points in answers]
 
     # -- inside --------------------------------------------------------------------------------------------------

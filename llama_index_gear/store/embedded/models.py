@@ -173,43 +173,6 @@ def from_scored(points: Sequence[edge.ScoredPoint], request: models.QueryRequest
     return scored
 
 
-def is_selection(request: models.QueryRequest) -> bool:
-    """Return True if a query asks for the points that match, by id, and for nothing else."""
-    return request.query is request.prefetch is request.offset is request.score_threshold is None
-
-
-def to_scroll(
-    filter_: models.Filter | None, limit: int | None, with_payload: Any, with_vector: Any, offset: Any = None
-) -> edge.ScrollRequest:
-    """Translate the request of the points that match, by id."""
-    return edge.ScrollRequest(
-        offset=offset,
-        limit=10 if limit is None else limit,
-        filter=None if filter_ is None else to_filter(filter_),
-        with_payload=_to_selector(with_payload),
-        with_vector=with_vector,
-    )
-
-
-def from_selected(records: Sequence[edge.Record], request: models.QueryRequest) -> list[models.ScoredPoint]:
-    """Translate the points of an answer by id, with what the query requested; the scores are all the same."""
-    payload, vector = bool(request.with_payload), bool(request.with_vector)
-    selected = []
-    for record in records:
-        point_id = record.id
-        fields = {
-            "id": point_id if isinstance(point_id, int) else str(point_id),
-            "version": 0,
-            "score": 1.0,
-            "payload": record.payload if payload else None,
-            "vector": from_vector(record.vector) if vector else None,
-            "shard_key": None,
-            "order_value": None,
-        }
-        selected.append(_construct(models.ScoredPoint, fields))
-    return selected
-
-
 def _construct(kind: type[Model], fields: dict[str, Any]) -> Model:
     """Construct a model as `model_construct` does, without its search for defaults and aliases.
 
