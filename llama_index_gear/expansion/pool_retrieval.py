@@ -6,21 +6,19 @@ The pool is as wide whatever number of passages is asked for, so that fewer pass
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache, partial
-from types import SimpleNamespace
+from functools import partial
 from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
-from llama_index_gear.errors import StoreError, check_counts, check_kind
+from llama_index_gear.errors import check_counts, check_kind
 from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
 from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.llm.spans import show_ids, show_nodes, span_flow
 from llama_index_gear.ranking.pool import Content, Pool, PoolPassage, read_content
-from llama_index_gear.ranking.ranker import rank_ids
+from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.store.access import encoder_of
@@ -35,8 +33,9 @@ _START_PASSAGES = 10
 _START_TRIPLES = 20
 POOL_PAGERANK = LocalPageRank(epsilon=5e-4)
 """PageRank of a pool, by default. Half the usual `epsilon`: it reaches a third more passages (28 instead of 21)."""
-_KEPT = 1 << 12
-_LONGEST_KEPT = 1 << 14  # characters of a passage's JSON: what is kept takes some 50 MB
+_KEPT = 1 << 12  # passages: some 50 MB
+_LONGEST_KEPT = 1 << 14  # characters of a passage's JSON
+_kept: dict[tuple[Any, ...], tuple[PoolPassage, Content]] = {}
 _LIST_NAMES = {VectorStoreQueryMode.DEFAULT: "dense", VectorStoreQueryMode.SPARSE: "bm25"}
 
 
@@ -103,7 +102,7 @@ class PoolRetrieval:
 
     def choose_start(self, pool: Pool) -> list[str]:
         """Return the ids of the passages that PageRank starts from: the first ten of a pool's ranking."""
-        return rank_ids(pool, self.weights, _START_PASSAGES)
+        return [ranked.id for ranked in rank(pool, self.weights, _START_PASSAGES, words=False)]
 
     def widen_flow(
         self, pool: Pool, nodes: Mapping[str, BaseNode], linked: Sequence[StoredTriple] = ()
@@ -176,10 +175,7 @@ class StoredPassage(NamedTuple):
 
 
 class _StoredNodes(Mapping[str, BaseNode]):
-    """The nodes of other passages, then those of stored ones, made when they are asked for: few of a pool are returned.
-
-    Nobody else has these nodes.
-    """
+    """The nodes of other passages, and those of stored ones, each made when it is asked for: few are returned."""
 
     def __init__(self, stored: Iterable[StoredPassage], others: Mapping[str, BaseNode]) -> None:
         self._points = {passage.node_id: passage.point for passage in stored}
@@ -205,20 +201,16 @@ def _read_stored(encoder: WordEncoder, point: Any) -> StoredPassage:
 
     """
     fields = [(point.payload or {}).get(name) for name in NODE_FIELDS]
-    if all(type(value) is str for value in fields) and sum(map(len, fields)) <= _LONGEST_KEPT:
-        with suppress(StoreError):
-            passage, content = _read_kept(encoder, *fields)
-            return StoredPassage(point, passage.id, passage, content)
-    passage = to_pool_passage(to_node(point))
-    return StoredPassage(point, passage.id, passage, read_content(passage, encoder))
-
-
-@lru_cache(maxsize=_KEPT)
-def _read_kept(encoder: WordEncoder, *fields: str) -> tuple[PoolPassage, Content]:
-    """Read a passage from the fields of its payload. They are the key, so none is ever older than its point."""
-    payload = dict(zip(NODE_FIELDS, fields, strict=True))
-    passage = to_pool_passage(to_node(SimpleNamespace(id="", payload=payload, vector=None)))
-    return passage, read_content(passage, encoder)
+    is_kept = all(type(value) is str for value in fields) and sum(map(len, fields)) <= _LONGEST_KEPT
+    key = (encoder, *fields)  # the passage itself, so none that is kept is ever older than its point
+    if not is_kept or (read := _kept.get(key)) is None:
+        passage = to_pool_passage(to_node(point))
+        read = (passage, read_content(passage, encoder))
+        if is_kept:
+            if len(_kept) >= _KEPT:
+                _kept.clear()
+            _kept[key] = read
+    return StoredPassage(point, read[0].id, *read)
 
 
 def _show_pagerank(widened: tuple[Pool, Mapping[str, BaseNode]]) -> dict[str, Any]:

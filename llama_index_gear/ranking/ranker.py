@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llama_index_gear.ranking.pool import Pool
-from llama_index_gear.ranking.signals import Company, Floats, Link, order
+from llama_index_gear.ranking.signals import Company, Link, order
 from llama_index_gear.ranking.weights import RankingWeights
 
 
@@ -48,31 +48,17 @@ class Ranked(NamedTuple):
     shared_words: list[str]
 
 
-def rank_ids(pool: Pool, weights: RankingWeights, top_k: int) -> list[str]:
-    """Rank the passages of a pool; return the ids of the first `top_k`, in the order of `rank`."""
-    if not pool.passages:
-        return []
-    added = _weigh(Company(pool, weights.signals).compare(), weights)
-    return [pool.passages[place].id for place in order(_add(added, pool))[:top_k]]
+def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None, *, words: bool = True) -> list[Ranked]:
+    """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool.
 
-
-def _weigh(signals: dict[str, Floats], weights: RankingWeights) -> dict[str, Floats]:
-    return {name: weight * signals[name] for name, weight in weights.signals.items()}
-
-
-def _add(added: dict[str, Floats], pool: Pool) -> Floats:
-    scores: Floats = np.sum(list(added.values()), axis=0) if added else np.zeros(len(pool.passages))
-    return scores
-
-
-def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[Ranked]:
-    """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool."""
+    With `words=False` no words are listed, which takes longer than the ranking.
+    """
     if not pool.passages:
         return []
     company = Company(pool, weights.signals)
     signals = company.compare()
-    added = _weigh(signals, weights)
-    scores = _add(added, pool)
+    added = {name: weight * signals[name] for name, weight in weights.signals.items()}
+    scores = np.sum(list(added.values()), axis=0) if added else np.zeros(len(pool.passages))
     powers = np.exp(scores - scores.max())
     powers /= powers.sum()
     shares = {name: values - values.mean() for name, values in added.items()}
@@ -93,9 +79,9 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
                 linked_by=linked,
                 page_link=page_link,
                 leads=leads,
-                new_words=company.list_new_words(place),
-                phrases=company.list_phrases(place),
-                shared_words=company.list_shared_words(place),
+                new_words=company.list_new_words(place) if words else [],
+                phrases=company.list_phrases(place) if words else [],
+                shared_words=company.list_shared_words(place) if words else [],
             )
         )
     return ranked

@@ -475,9 +475,9 @@ def test_returned_nodes_are_the_callers(store: GeARVectorStore) -> None:
 def test_long_passages_are_read_but_not_kept(new_store: GeARVectorStore) -> None:
     text = "Stephen plays; his father is Dell Curry " * 1_000
     new_store.add([passage("long", text, [("Stephen", "has the father", "Dell Curry")], embed_model=EMBED)])
-    before = pool_retrieval._read_kept.cache_info().currsize
+    pool_retrieval._kept.clear()
     (result,) = GraphRetriever(new_store).retrieve(QUESTION)
-    assert result.node.node_id == "long" and pool_retrieval._read_kept.cache_info().currsize == before
+    assert result.node.node_id == "long" and not pool_retrieval._kept
     new_store.add([passage("short", "Stephen", embed_model=EMBED)])
     assert len(GraphRetriever(new_store).retrieve(QUESTION)) == 2
-    assert pool_retrieval._read_kept.cache_info().currsize == before + 1
+    assert len(pool_retrieval._kept) == 1
