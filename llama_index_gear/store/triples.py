@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,7 +21,6 @@ from llama_index_gear.store.schema import (
     TRIPLE_FIELDS,
     build_query,
     drop_links,
-    get_passage_id,
     has_sound_entities,
     has_sound_links,
     make_foreign_error,
@@ -35,8 +34,6 @@ from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.triple import Candidate, Incidence, StoredTriple
 
 _INCIDENCE_FIELDS = ["entities", "passage_id", ALIASES]
-_OF_PASSAGE = 64  # triples that nearly all passages have at most
-_TOGETHER = 1 << 12  # triples that are read of several passages in one query, at most
 _FIRST_HITS = 32  # first limit of each proposition
 _KEYS = 64  # linked names that a request asks for
 _ENDS = 256  # triples that it reads at most
@@ -331,44 +328,27 @@ class TripleReads(TripleGraph):
             check_counts(most=2**32, limit=limit)  # a limit may be as high as Qdrant takes
         if not groups or not (yield from self._can_search_flow(by_vectors=False)):
             return [[] for _ in groups]
+        must = build_conditions(self.filters, under=METADATA)
 
-        # One query a group, in one round trip. Passages have few triples, so all of them together are one query, which
-        # is a third of the work. Entities may have far more triples than their limit: they would cost a second round
-        # trip, or a count before.
-        asked = [number for number, group in enumerate(groups) if any(group)]  # an empty `should` would match all
-        alone = {
-            ids[0]: number for number in asked for entities, ids in [groups[number]] if not entities and not ids[1:]
-        }
-        most = sum(max(limits[number], _OF_PASSAGE) for number in alone.values())
-        if len(alone) == 1 or most > _TOGETHER:
-            alone = {}
-        asked = [number for number in asked if number not in alone.values()]
-        queries = [(*groups[number], limits[number]) for number in asked]
-        queries += [((), list(alone), most)] if alone else []
-        found = yield from self._select_flow(queries)
-        if alone:
-            parts = _split_by_passage(found.pop(), alone.keys(), most)
-            if parts is None:
-                parts = yield from self._select_flow([(*groups[number], limits[number]) for number in alone.values()])
-            asked += alone.values()
-            found += [points[: limits[number]] for points, number in zip(parts, alone.values(), strict=True)]
+        # One query a group, in one round trip. To ask for all groups at once would take less work where all are small,
+        # but a group with more triples than its limit would then cost a second round trip, or a count before.
+        asked, requests = [], []
+        for number, ((entities, passage_ids), limit) in enumerate(zip(groups, limits, strict=True)):
+            should: list[Any] = [match_any("passage_id", passage_ids)] if passage_ids else []
+            if entities:
+                should.append(match_any("entities", entities))
+            if should:  # an empty `should` would match everything
+                match_ = models.Filter.model_construct(must=must, should=should)
+                requests.append(build_query(None, limit, match_, payload=_INCIDENCE_FIELDS))
+                asked.append(number)
+        answers: list[list[Incidence]] = [[] for _ in groups]
+        found = yield from self.collections.select_flow(self.collections.triples, requests)
         if not any(found):
             yield from self.collections.look_for_triples_flow()
         yield from self._hide_links_flow([point for points in found for point in points])
-        answers: list[list[Incidence]] = [[] for _ in groups]
         for number, points in zip(asked, found, strict=True):
             answers[number] = [_to_incidence(point) for point in points]
         return answers
-
-    def _select_flow(self, queries: Sequence[tuple[Sequence[str], Sequence[str], int]]) -> Flow[list[list[Any]]]:
-        """Read the incidences with one of some entities, or of some passages, up to a limit, by id; a list a query."""
-        must, requests = build_conditions(self.filters, under=METADATA), []
-        for entities, passage_ids, limit in queries:
-            conditions = [("passage_id", passage_ids), ("entities", entities)]
-            should: list[Any] = [match_any(key, values) for key, values in conditions if values]
-            match_ = models.Filter.model_construct(must=must, should=should)
-            requests.append(build_query(None, limit, match_, payload=_INCIDENCE_FIELDS))
-        return (yield from self.collections.select_flow(self.collections.triples, requests))
 
     def fetch_triples_flow(self, ids: Sequence[str]) -> Flow[dict[str, StoredTriple]]:
         """See `TripleGraph`."""
@@ -449,16 +429,6 @@ def _list_ends(points: Sequence[Any]) -> set[str]:
 def _match_end(key: str) -> models.Filter:
     """Build the condition that a triple has the entity key at an end: it then has no link with it."""
     return models.Filter(must=[match_any("entities", [key])], must_not=[match_any(f"{ALIASES}[].alias", [key])])
-
-
-def _split_by_passage(points: Sequence[Any], passage_ids: Collection[str], most: int) -> list[list[Any]] | None:
-    """Split the triples of passages; None if there may be more, or one names several passages."""
-    parts: dict[str, list[Any]] = {passage_id: [] for passage_id in passage_ids}
-    if len(points) == most or any(get_passage_id(point) not in parts for point in points):
-        return None
-    for point in points:
-        parts[get_passage_id(point)].append(point)
-    return list(parts.values())
 
 
 def _to_incidence(point: Any) -> Incidence:
