@@ -132,9 +132,9 @@ class PoolRetrieval:
         reached = [passage_id for passage_id, _ in ranked.passages[:POOL_TOP_K]]
         found: list[StoredPassage] = []
         if missing := [passage_id for passage_id in reached if passage_id not in nodes]:
-            read = partial(_read_stored, pool.encoder)
-            found = yield from self.backends.reads.get_flow(missing, vectors=False, read=read)
-        pool.known.update((stored.node_id, stored.content) for stored in found)
+            points = yield from self.backends.reads.points_flow(missing, vectors=False)
+            found = yield from _read_flow(pool.encoder, points)
+        pool.known.update(_list_contents(found))
         pool = pool.extend([stored.passage for stored in found], {"pagerank": reached}, ranked.aliases)
         return pool, _StoredNodes(found, nodes)
 
@@ -147,13 +147,12 @@ class PoolRetrieval:
         question, encoder = embedded.query_str, encoder_of(self.backends.vector_store)
         if self.backends.base_retriever is None:
             modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
-            vector, read = embedded.embedding or [], partial(_read_stored, encoder)
-            answers = yield from self.backends.reads.lists_flow(question, vector, modes, POOL_TOP_K, read)
-            found = {stored.node_id: stored for answer in answers for stored in answer}
-            ids = [[stored.node_id for stored in answer] for answer in answers]
+            answers = yield from self.backends.reads.lists_flow(question, embedded.embedding or [], modes, POOL_TOP_K)
+            points = {point.id: point for answer in answers for point in answer}
+            found = dict(zip(points, (yield from _read_flow(encoder, [*points.values()])), strict=True))
+            ids = [[found[point.id].passage.id for point in answer] for answer in answers]
             lists = {_LIST_NAMES[mode]: of_mode for mode, of_mode in zip(modes, ids, strict=True)}
-            known = {stored.node_id: stored.content for stored in found.values()}
-            passages = [stored.passage for stored in found.values()]
+            passages, known = [stored.passage for stored in found.values()], _list_contents(found.values())
             return Pool(question, passages, lists, encoder, known=known), _StoredNodes(found.values(), {})
         base = yield from self.backends.base_search_flow(copy_query(bundle, question))
         nodes = {result.node.node_id: result.node for result in base}
@@ -166,10 +165,9 @@ class PoolRetrieval:
 
 
 class StoredPassage(NamedTuple):
-    """A stored passage as a pool reads it: its point, its id, and what the ranking sees of it."""
+    """A stored passage as a pool reads it: its point, and what the ranking sees of it."""
 
     point: Any
-    node_id: str
     passage: PoolPassage
     content: Content
 
@@ -178,7 +176,7 @@ class _StoredNodes(Mapping[str, BaseNode]):
     """The nodes of other passages, and those of stored ones, each made when it is asked for: few are returned."""
 
     def __init__(self, stored: Iterable[StoredPassage], others: Mapping[str, BaseNode]) -> None:
-        self._points = {passage.node_id: passage.point for passage in stored}
+        self._points = {read.passage.id: read.point for read in stored}
         self._others = others
 
     def __getitem__(self, passage_id: str) -> BaseNode:
@@ -193,13 +191,21 @@ class _StoredNodes(Mapping[str, BaseNode]):
         return len(self._others) + len(self._points)
 
 
-def _read_stored(encoder: WordEncoder, point: Any) -> StoredPassage:
-    """Read a passage from its point.
+def _list_contents(stored: Iterable[StoredPassage]) -> dict[str, Content]:
+    return {read.passage.id: read.content for read in stored}
+
+
+def _read_flow(encoder: WordEncoder, points: Sequence[Any]) -> Flow[list[StoredPassage]]:
+    """Read passages from their points.
 
     Raises:
-        StoreError: the point holds no passage.
+        StoreError: a point holds no passage.
 
     """
+    return ask(RunFunction(lambda: [_read(encoder, point) for point in points]))
+
+
+def _read(encoder: WordEncoder, point: Any) -> StoredPassage:
     fields = [(point.payload or {}).get(name) for name in NODE_FIELDS]
     is_kept = all(type(value) is str for value in fields) and sum(map(len, fields)) <= _LONGEST_KEPT
     key = (encoder, *fields)  # the passage itself, so none that is kept is ever older than its point
@@ -210,7 +216,7 @@ def _read_stored(encoder: WordEncoder, point: Any) -> StoredPassage:
             if len(_kept) >= _KEPT:
                 _kept.clear()
             _kept[key] = read
-    return StoredPassage(point, read[0].id, *read)
+    return StoredPassage(point, *read)
 
 
 def _show_pagerank(widened: tuple[Pool, Mapping[str, BaseNode]]) -> dict[str, Any]:

@@ -168,9 +168,9 @@ def test_what_a_question_asks_for(store: GeARVectorStore, noted_reads: NotedRead
     assert foreign is None or len(foreign.asked) == 1
     assert explain(found) == explain(retriever.retrieve(QUESTION))
     assert asked.count(EmbedQuery) == 1 and steps.count("incident_flow") >= 1
-    search = ["get_flow"] if base else ["lists_flow"]
+    search = ["points_flow"] if base else ["lists_flow"]
     rest = [name for name in steps if name != "incident_flow"]
-    assert rest in (search, [*search, "get_flow"])
+    assert rest in (search, [*search, "points_flow"])
 
 
 def test_a_question_takes_seven_round_trips_at_most(
