@@ -13,6 +13,7 @@ import pytest
 from qdrant_client.http import models
 
 from llama_index_gear.errors import StoreError
+from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.client import EdgeClient, compact
 from llama_index_gear.store.embedded.folder import measure
 from llama_index_gear.tests.processes import PROCESSES
@@ -188,3 +189,26 @@ def test_the_record_is_of_what_was_declared(tmp_path: Path) -> None:
     make(tmp_path)
     record = json.loads((tmp_path / NAME / RECORD).read_text())
     assert record == {"v": {"size": SIZE, "distance": "Cosine"}}
+
+
+@pytest.mark.parametrize("step", ["read_config", "write_declared"])
+def test_a_step_that_fails_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Before the engine is told, and after it was told and the record could not be removed."""
+    make(tmp_path)
+
+    def fail(*_arguments: object) -> None:
+        raise OSError("no")
+
+    with EdgeClient(tmp_path) as client:
+        client.count(NAME)
+        with monkeypatch.context() as patched, pytest.raises(StoreError, match="cannot use"):
+            patched.setattr(edge_folder, step, fail)
+            client.upsert(NAME, [point(3, with_vectors=True)])
+        assert count(client, with_vector=True) == 0 and (tmp_path / NAME / RECORD).exists()
+    check_whole(tmp_path)
+
+
+def test_a_collection_goes_with_its_record(tmp_path: Path) -> None:
+    make(tmp_path)
+    with EdgeClient(tmp_path) as client:
+        assert client.delete_collection(NAME) and not (tmp_path / NAME).exists()
