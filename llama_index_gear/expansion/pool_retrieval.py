@@ -5,9 +5,9 @@ The pool is as wide whatever number of passages is asked for, so that fewer pass
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
@@ -17,12 +17,14 @@ from llama_index_gear.expansion.backends import Backends, copy_query, embed_quer
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
 from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.llm.spans import show_ids, show_nodes, span_flow
-from llama_index_gear.ranking.pool import Pool
+from llama_index_gear.ranking.pool import Content, Pool, PoolPassage, read_content
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.store.access import encoder_of
+from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
+from llama_index_gear.store.schema import NODE_FIELDS, to_node
 from llama_index_gear.triple import StoredTriple, Triple
 
 POOL_TOP_K = 40
@@ -31,6 +33,9 @@ _START_PASSAGES = 10
 _START_TRIPLES = 20
 POOL_PAGERANK = LocalPageRank(epsilon=5e-4)
 """PageRank of a pool, by default. Half the usual `epsilon`: it reaches a third more passages (28 instead of 21)."""
+_KEPT = 1 << 12  # passages: some 50 MB
+_LONGEST_KEPT = 1 << 14  # characters of a passage's JSON
+_kept: dict[tuple[Any, ...], tuple[PoolPassage, Content]] = {}
 _LIST_NAMES = {VectorStoreQueryMode.DEFAULT: "dense", VectorStoreQueryMode.SPARSE: "bm25"}
 
 
@@ -80,7 +85,7 @@ class PoolRetrieval:
         ranking = ask(RunFunction(partial(rank_nodes, pool, nodes, self.weights, top_k)))
         return (yield from span_flow("ranking", ranking, show_nodes, passages=len(pool.places)))
 
-    def pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    def pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, Mapping[str, BaseNode]]]:
         """Gather the pool of a question; return it, and the nodes to return by id."""
         embedded = yield from self.embed_flow(bundle)
         pool, nodes = yield from self.base_pool_flow(bundle, embedded)
@@ -97,11 +102,11 @@ class PoolRetrieval:
 
     def choose_start(self, pool: Pool) -> list[str]:
         """Return the ids of the passages that PageRank starts from: the first ten of a pool's ranking."""
-        return [ranked.id for ranked in rank(pool, self.weights, _START_PASSAGES)]
+        return [ranked.id for ranked in rank(pool, self.weights, _START_PASSAGES, words=False)]
 
     def widen_flow(
         self, pool: Pool, nodes: Mapping[str, BaseNode], linked: Sequence[StoredTriple] = ()
-    ) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    ) -> Flow[tuple[Pool, Mapping[str, BaseNode]]]:
         """Add the passages that PageRank ranks first to a pool of base passages.
 
         Args:
@@ -118,33 +123,37 @@ class PoolRetrieval:
 
     def _widen_flow(
         self, pool: Pool, nodes: Mapping[str, BaseNode], linked: Sequence[StoredTriple]
-    ) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    ) -> Flow[tuple[Pool, Mapping[str, BaseNode]]]:
         start = yield from ask(RunFunction(partial(self.choose_start, pool)))
         weights = yield from ask(RunFunction(partial(_choose_triples, pool, start)))
         weights |= {(triple.passage_id, triple.triple): 1.0 for triple in linked}
         triples = [(triple, weight) for (_, triple), weight in weights.items()]
         ranked = yield from local_pagerank_flow(self.backends.reads, triples, start, self.pagerank)
         reached = [passage_id for passage_id, _ in ranked.passages[:POOL_TOP_K]]
-        found: list[BaseNode] = []
+        found: list[StoredPassage] = []
         if missing := [passage_id for passage_id in reached if passage_id not in nodes]:
-            found = yield from self.backends.reads.get_flow(missing, vectors=False)
-        pool = pool.extend(map(to_pool_passage, found), {"pagerank": reached}, ranked.aliases)
-        return pool, {**nodes, **{node.node_id: node for node in found}}
+            points = yield from self.backends.reads.points_flow(missing, vectors=False)
+            found = yield from _read_flow(pool.encoder, points)
+        pool.known.update(_list_contents(found))
+        pool = pool.extend([stored.passage for stored in found], {"pagerank": reached}, ranked.aliases)
+        return pool, _StoredNodes(found, nodes)
 
-    def base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    def base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, Mapping[str, BaseNode]]]:
         """Search the store, or the base retriever; return the pool of what is found, and its nodes by id."""
         search = self._base_pool_flow(bundle, embedded)
         return span_flow("base_search", search, lambda found: show_ids(found[1]), query=embedded.query_str)
 
-    def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, Mapping[str, BaseNode]]]:
         question, encoder = embedded.query_str, encoder_of(self.backends.vector_store)
         if self.backends.base_retriever is None:
             modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
             answers = yield from self.backends.reads.lists_flow(question, embedded.embedding or [], modes, POOL_TOP_K)
-            found = [[result.node.node_id for result in results] for results in answers]
-            lists = {_LIST_NAMES[mode]: ids for mode, ids in zip(modes, found, strict=True)}
-            nodes = {result.node.node_id: result.node for results in answers for result in results}
-            return Pool(question, [to_pool_passage(node) for node in nodes.values()], lists, encoder), nodes
+            points = {point.id: point for answer in answers for point in answer}
+            found = dict(zip(points, (yield from _read_flow(encoder, [*points.values()])), strict=True))
+            ids = [[found[point.id].passage.id for point in answer] for answer in answers]
+            lists = {_LIST_NAMES[mode]: of_mode for mode, of_mode in zip(modes, ids, strict=True)}
+            passages, known = [stored.passage for stored in found.values()], _list_contents(found.values())
+            return Pool(question, passages, lists, encoder, known=known), _StoredNodes(found.values(), {})
         base = yield from self.backends.base_search_flow(copy_query(bundle, question))
         nodes = {result.node.node_id: result.node for result in base}
         stored = yield from self.backends.reads.get_flow(list(nodes), vectors=False)
@@ -153,6 +162,61 @@ class PoolRetrieval:
             nodes = {passage_id: node for passage_id, node in nodes.items() if passage_id in known}
         passages = [to_pool_passage(known.get(passage_id, node)) for passage_id, node in nodes.items()]
         return Pool(question, passages, {"base": list(nodes)}, encoder), nodes
+
+
+class StoredPassage(NamedTuple):
+    """A stored passage as a pool reads it: its point, and what the ranking sees of it."""
+
+    point: Any
+    passage: PoolPassage
+    content: Content
+
+
+class _StoredNodes(Mapping[str, BaseNode]):
+    """The nodes of other passages, and those of stored ones, each made when it is asked for: few are returned."""
+
+    def __init__(self, stored: Iterable[StoredPassage], others: Mapping[str, BaseNode]) -> None:
+        self._points = {read.passage.id: read.point for read in stored}
+        self._others = others
+
+    def __getitem__(self, passage_id: str) -> BaseNode:
+        point = self._points.get(passage_id)
+        return self._others[passage_id] if point is None else to_node(point)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._others
+        yield from self._points
+
+    def __len__(self) -> int:
+        return len(self._others) + len(self._points)
+
+
+def _list_contents(stored: Iterable[StoredPassage]) -> dict[str, Content]:
+    return {read.passage.id: read.content for read in stored}
+
+
+def _read_flow(encoder: WordEncoder, points: Sequence[Any]) -> Flow[list[StoredPassage]]:
+    """Read passages from their points.
+
+    Raises:
+        StoreError: a point holds no passage.
+
+    """
+    return ask(RunFunction(lambda: [_read(encoder, point) for point in points]))
+
+
+def _read(encoder: WordEncoder, point: Any) -> StoredPassage:
+    fields = [(point.payload or {}).get(name) for name in NODE_FIELDS]
+    is_kept = all(type(value) is str for value in fields) and sum(map(len, fields)) <= _LONGEST_KEPT
+    key = (encoder, *fields)  # the passage itself, so none that is kept is ever older than its point
+    if not is_kept or (read := _kept.get(key)) is None:
+        passage = to_pool_passage(to_node(point))
+        read = (passage, read_content(passage, encoder))
+        if is_kept:
+            if len(_kept) >= _KEPT:
+                _kept.clear()
+            _kept[key] = read
+    return StoredPassage(point, *read)
 
 
 def _show_pagerank(widened: tuple[Pool, Mapping[str, BaseNode]]) -> dict[str, Any]:
@@ -169,6 +233,6 @@ def _choose_triples(pool: Pool, start: Sequence[str]) -> dict[tuple[str, Triple]
 
     """
     facts = [(passage_id, triple) for passage_id in start for triple in pool.passages[pool.places[passage_id]].triples]
-    coverages = {fact: pool.coverage(fact[1].text) for fact in facts}
+    coverages = {fact: pool.fact_coverage(fact[1]) for fact in facts}
     chosen = sorted(coverages, key=lambda fact: -coverages[fact])[:_START_TRIPLES]
     return {fact: coverages[fact] / coverages[chosen[0]] for fact in chosen if coverages[fact]}

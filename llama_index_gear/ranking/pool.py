@@ -104,6 +104,7 @@ class Pool:
         lists: name of a list → ids of its passages, best first. Those that the pool doesn't have are passed over.
         encoder: splits texts into words, without stop words, stemmed.
         aliases: (entity key, key that is linked with it), both ways. Default: none.
+        known: node id → the words and entities of a passage that has been read; kept up to date. Default: none.
 
     """
 
@@ -112,7 +113,7 @@ class Pool:
     lists: Mapping[str, Sequence[str]]
     encoder: WordEncoder
     aliases: Collection[tuple[str, str]] = ()
-    _known: dict[str, Content] = field(default_factory=dict, repr=False, compare=False)
+    known: dict[str, Content] = field(default_factory=dict, repr=False, compare=False)
     _found: dict[str, frozenset[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def extend(
@@ -138,7 +139,7 @@ class Pool:
         aliases: Collection[tuple[str, str]],
     ) -> Pool:
         """Return a pool of the same question, which shares what is known of texts."""
-        return Pool(self.question, passages, lists, self.encoder, aliases, self._known, self._found)
+        return Pool(self.question, passages, lists, self.encoder, aliases, self.known, self._found)
 
     def names_of(self, entity: str) -> tuple[str, ...]:
         """Return the keys that mean an entity: its own, then those that are linked with it."""
@@ -160,9 +161,9 @@ class Pool:
     def contents(self) -> list[Content]:
         """Words and entities of each passage."""
         for passage in self.passages:
-            if passage.id not in self._known:
-                self._known[passage.id] = self._read(passage)
-        return [self._known[passage.id] for passage in self.passages]
+            if passage.id not in self.known:
+                self.known[passage.id] = read_content(passage, self.encoder)
+        return [self.known[passage.id] for passage in self.passages]
 
     @cached_property
     def terms(self) -> Terms:
@@ -224,15 +225,21 @@ class Pool:
         word = re.compile(rf"\b{small}\b")
         return small == name or any(small in passage.text and word.search(passage.text) for passage in self.passages)
 
-    def coverage(self, text: str) -> float:
-        """Return the share of the question that its words in a text make up, from 0 to 1, rare words counting more.
+    def coverage(self, *texts: str) -> float:
+        """Return the share of the question that its words in texts make up, from 0 to 1, rare words counting more.
 
         A word's weight is BM25's inverse document frequency within the pool.
         """
-        found = self._found.get(text)
-        if found is None:
-            found = self._found[text] = self._question_words & self.encoder.split_words(text)
+        found = frozenset[int]()
+        for text in texts:
+            if text not in self._found:
+                self._found[text] = self._question_words & self.encoder.split_words(text)
+            found |= self._found[text]
         return math.fsum(self.question_weights[word] for word in found)
+
+    def fact_coverage(self, fact: Triple) -> float:
+        """Return the `coverage` of a fact's text. Its parts are read once: facts have names and sentences in common."""
+        return self.coverage(fact.subject, fact.predicate, fact.object)
 
     @cached_property
     def question_weights(self) -> dict[int, float]:
@@ -248,14 +255,16 @@ class Pool:
         """The question's words, as the encoder numbers them."""
         return frozenset(self.encoder.split_words(self.question))
 
-    def _read(self, passage: PoolPassage) -> Content:
-        names = dict.fromkeys(chain.from_iterable((triple.subject, triple.object) for triple in passage.triples))
-        entities = dict.fromkeys(map(entity_key, names))
-        counts = self.encoder.count_words(passage.text)
-        words = np.fromiter(counts, np.int64, len(counts))
-        often = np.fromiter(counts.values(), np.float32, len(counts))
-        links = tuple(triple for triple in passage.triples if split_link(triple.predicate)[1] == LINKS)
-        return Content(words, often, write_line(passage.text), tuple(entities), _find_topics(passage), links)
+
+def read_content(passage: PoolPassage, encoder: WordEncoder) -> Content:
+    """Read the words and entities of a passage; `encoder` numbers its words."""
+    names = dict.fromkeys(chain.from_iterable((triple.subject, triple.object) for triple in passage.triples))
+    entities = dict.fromkeys(map(entity_key, names))
+    counts = encoder.count_words(passage.text)
+    words = np.fromiter(counts, np.int64, len(counts))
+    often = np.fromiter(counts.values(), np.float32, len(counts))
+    links = tuple(triple for triple in passage.triples if split_link(triple.predicate)[1] == LINKS)
+    return Content(words, often, write_line(passage.text), tuple(entities), _find_topics(passage), links)
 
 
 def write_line(text: str) -> str:

@@ -48,8 +48,11 @@ class Ranked(NamedTuple):
     shared_words: list[str]
 
 
-def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[Ranked]:
-    """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool."""
+def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None, *, words: bool = True) -> list[Ranked]:
+    """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool.
+
+    With `words=False` no words are listed, which takes longer than the ranking.
+    """
     if not pool.passages:
         return []
     company = Company(pool, weights.signals)
@@ -76,9 +79,9 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
                 linked_by=linked,
                 page_link=page_link,
                 leads=leads,
-                new_words=company.list_new_words(place),
-                phrases=company.list_phrases(place),
-                shared_words=company.list_shared_words(place),
+                new_words=company.list_new_words(place) if words else [],
+                phrases=company.list_phrases(place) if words else [],
+                shared_words=company.list_shared_words(place) if words else [],
             )
         )
     return ranked

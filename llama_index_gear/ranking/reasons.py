@@ -77,7 +77,7 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     facts, names = pool.group_facts(pool.places[ranked.id]), pool.names_of(lead.entity)
     known = {*lead.triple.entities, *names}
     own = [fact for name in names for fact in facts.get(name, ()) if _leads_on(pool, fact, known)]
-    best = sorted(own, key=lambda fact: pool.coverage(fact.text), reverse=True)[:1]
+    best = sorted(own, key=pool.fact_coverage, reverse=True)[:1]
     return serialize_triples([lead.triple, *best])
 
 
@@ -238,4 +238,4 @@ def rank_nodes(pool: Pool, nodes: Mapping[str, BaseNode], weights: RankingWeight
 def to_pool_passage(node: BaseNode) -> PoolPassage:
     """Read a node as the ranking sees it: its text as it is searched, its triples, its title, its document."""
     text = node.get_content(metadata_mode=MetadataMode.EMBED)
-    return PoolPassage(node.node_id, text, read_triples(node), read_title(node), node.ref_doc_id or "")
+    return PoolPassage(node.node_id, text, tuple(read_triples(node)), read_title(node), node.ref_doc_id or "")

@@ -136,7 +136,7 @@ class Company:
             self.first_places = np.where(rank < len(pool.lists[self.first_list]), _NEAR / (_NEAR + rank), 0.0)
         self._links: dict[str, list[Link]] = {}
         for place in self.best:
-            likeness = {fact: pool.coverage(fact.text) + _LEAST for fact in pool.passages[place].triples}
+            likeness = {fact: pool.fact_coverage(fact) + _LEAST for fact in pool.passages[place].triples}
             for entity, facts in pool.group_facts(place).items():
                 if pool.is_link(entity):
                     fact = max(facts, key=likeness.__getitem__)
@@ -219,10 +219,13 @@ class Company:
         parts = weights[place] * (counts @ best)
         numbers, found = self._pool.terms.words, dict[int, str]()
         most = [int(numbers[word]) for word in order(parts)[: 4 * _MOST_SHARED] if parts[word] > 0]
-        for written in self._pool.contents[place].line.split() if most else ():
-            if not _NUMBERED.search(written):
-                for number in self._pool.encoder.split_words(written):
-                    found.setdefault(number, written)
+        unseen, split = set(most), self._pool.encoder.split_words
+        for written in dict.fromkeys(self._pool.contents[place].line.split()) if most else ():
+            if not _NUMBERED.search(written) and (numbers_here := split(written) & unseen):
+                found |= dict.fromkeys(numbers_here, written)
+                unseen -= numbers_here
+                if not unseen:
+                    break
         return [found[number] for number in most if number in found][:_MOST_SHARED]
 
     def _walk(self) -> Floats:
@@ -388,7 +391,7 @@ class Company:
         ends += [(place, max(near[other] for other in pages if other in near))] if near.keys() & pages else []
         if not ends:
             return
-        said = math.sqrt(self._pool.coverage(triple.text) + _LEAST_SAID)
+        said = math.sqrt(self._pool.fact_coverage(triple) + _LEAST_SAID)
         for end, share in ends:
             strongest = found[end]
             if strongest is None or said * share > strongest.likeness:

@@ -82,6 +82,8 @@ class WordEncoder:
         Half a character separates words. No word reaches over white space, nor over other marks of ASCII than letters
         and digits; what stands between is looked up in memory.
         """
+        if text.isalnum() and text.isascii() and len(text) <= _LONG_PIECE:  # a word
+            return [*self._numbers[text.lower()]]
         text = _split_words(repair_surrogates(text))
         pieces = (text.encode().translate(_ASCII_WORDS).decode() if text.isascii() else text).split()
         if len(text) > _LONG_TEXT or max(map(len, pieces), default=0) > _LONG_PIECE:
@@ -132,7 +134,7 @@ class _WordNumbers(dict[str, Sequence[int]]):
     def __missing__(self, piece: str) -> Sequence[int]:
         if len(self) >= _KEPT:
             self.clear()
-        numbers = self[piece] = self.read(piece)
+        numbers = self[piece] = tuple(self.read(piece))  # the garbage collector looks at lists again and again
         return numbers
 
     def read(self, text: str) -> list[int]:

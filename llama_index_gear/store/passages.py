@@ -70,6 +70,12 @@ class StoreReads(TripleReads):
         self, node_ids: list[str] | None, limit: int | None = None, vectors: bool = True
     ) -> Flow[list[BaseNode]]:
         """Read passages by ids (None: all), in the order of the ids, with or without their embeddings."""
+        return [to_node(point) for point in (yield from self.points_flow(node_ids, limit, vectors))]
+
+    def points_flow(
+        self, node_ids: list[str] | None, limit: int | None = None, vectors: bool = True
+    ) -> Flow[list[Any]]:
+        """Read the points of passages, as `get_flow` reads passages."""
         check_kinds(str, hint=ONE_ID, optional=True, node_ids=node_ids)
         if limit is not None:
             check_counts(limit=limit)
@@ -85,11 +91,10 @@ class StoreReads(TripleReads):
             vectors=[DENSE] if vectors else False,
             limit=limit if node_ids is None else None,
         )
-        nodes = [to_node(point) for point in points]
         if node_ids is not None:
-            by_id = {node.node_id: node for node in nodes}
-            nodes = [by_id[node_id] for node_id in dict.fromkeys(node_ids) if node_id in by_id]
-        return nodes[:limit]
+            by_id = {str(point.id): point for point in points}
+            points = [by_id[id_] for id_ in dict.fromkeys(map(point_id_of, node_ids)) if id_ in by_id]
+        return points[:limit]
 
     def ids_flow(self) -> Flow[list[str]]:
         """List the ids of passages; one page of passages at a time is in memory."""
@@ -182,7 +187,7 @@ class StoreReads(TripleReads):
 
     def lists_flow(
         self, question: str, embedding: Sequence[float], modes: Sequence[VectorStoreQueryMode], top_k: int
-    ) -> Flow[list[list[NodeWithScore]]]:
+    ) -> Flow[list[list[Any]]]:
         """Search passages in several modes at once: dense (DEFAULT; scores are cosines) and BM25 (SPARSE).
 
         It takes one round trip.
@@ -194,7 +199,7 @@ class StoreReads(TripleReads):
             top_k: passages a list.
 
         Returns:
-            A list a mode, best first.
+            A list of points a mode, best first.
 
         """
         check_counts(top_k=top_k)
@@ -213,11 +218,7 @@ class StoreReads(TripleReads):
                 queries.append(build_query(words, top_k, match_, payload=NODE_FIELDS, using=SPARSE))
             else:
                 queries.append(build_query(list(embedding), top_k, match_, payload=NODE_FIELDS))
-        answers = yield from self.collections.batch_flow(self.collections.passages, queries)
-        nodes = {point.id: to_node(point) for answer in answers for point in answer}
-        return [
-            [NodeWithScore(node=nodes[point.id], score=float(point.score)) for point in answer] for answer in answers
-        ]
+        return (yield from self.collections.batch_flow(self.collections.passages, queries))
 
     def align_flow(self, texts: Sequence[str], top_k: int) -> Flow[list[list[NodeWithScore]]]:
         """Find the `top_k` passages that BM25 ranks first for each text: online alignment (Millions of GeAR-s Eq. 4).

@@ -51,6 +51,7 @@ WRITE_FIELDS = (WRITE, REPLACED, DELETED, UNFINISHED)
 """The fields by which writers of several processes know each other's points."""
 TRIPLE_FIELDS = ["passage_id", "subject", "predicate", "object", "entities", "names", ALIASES]
 """Payload fields that are read to make a triple."""
+_TEXT = frozenset([str])
 _QUERY = models.QueryRequest(with_vector=False)
 
 
@@ -177,7 +178,7 @@ def read_sound_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...
 def has_sound_entities(payload: Mapping[str, Any]) -> bool:
     """Return True for the payload of a triple whose entities, and links if it has some, can be read."""
     entities = payload.get("entities")
-    are_texts = isinstance(entities, list) and set(map(type, entities)) <= {str}
+    are_texts = isinstance(entities, list) and _TEXT.issuperset(map(type, entities))
     return are_texts and bool(not payload.get(ALIASES) or read_sound_aliases(payload))
 
 

@@ -50,7 +50,7 @@ def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, .
 
         monkeypatch.setattr(StoreReads, name, noting_flow)
 
-    for name in ("get_flow", "lists_flow", "passage_triples_flow", "incident_flow"):
+    for name in ("points_flow", "lists_flow", "passage_triples_flow", "incident_flow"):
         note(name)
     return noted
 

@@ -794,9 +794,9 @@ class StoreContract:
                 "link_flow": {triple.passage_id for triple in do.read(filters).link_flow(["Hub"], 9, vector)[0]},
                 "search_flow": {triple.passage_id for triple in do.read(filters).search_flow(["Hub"], 9)},
                 "lists_flow": {
-                    scored.node.node_id
-                    for scores in do.read(filters).lists_flow("stone", vector, [_DEFAULT, _SPARSE], 9)
-                    for scored in scores
+                    to_node(point).node_id
+                    for points in do.read(filters).lists_flow("stone", vector, [_DEFAULT, _SPARSE], 9)
+                    for point in points
                 },
                 "align_flow": {scored.node.node_id for scored in do.read(filters).align_flow(["stone"], 9)[0]},
                 "ids_flow": set(do.read(filters).ids_flow()),

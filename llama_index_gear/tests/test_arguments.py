@@ -38,6 +38,7 @@ from llama_index_gear.retrievers.paper_gear import ExternalGeARRetriever, PaperG
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
+from llama_index_gear.store.schema import to_node
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage, read
@@ -294,7 +295,7 @@ def test_a_list_is_dense_or_of_words(store: GeARVectorStore, mode: VectorStoreQu
     with pytest.raises(ArgumentError, match="a list's mode must be DEFAULT or SPARSE"):
         read(store).lists_flow("x", VECTOR, [VectorStoreQueryMode.DEFAULT, mode], 5)
     (found,) = read(store).lists_flow("Ada", [], [VectorStoreQueryMode.SPARSE], 5)  # BM25 needs no vector
-    assert [result.node.node_id for result in found] == ["p"]
+    assert [to_node(point).node_id for point in found] == ["p"]
 
 
 def test_numbers_of_every_kind_are_a_vector(store: GeARVectorStore) -> None:

@@ -8,7 +8,7 @@ is ignored. Each collection has its own folder (see `store.embedded.folder`). On
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -27,16 +27,17 @@ from llama_index_gear.store.embedded.models import (
     from_id,
     from_record,
     from_scored,
+    list_vectors,
     refuse,
     to_config,
     to_filter,
     to_point_vectors,
     to_points,
     to_query,
+    without_vectors,
 )
-from llama_index_gear.store.embedded.shards import OpenShards, call_engine
+from llama_index_gear.store.embedded.shards import OpenShards, call_engine, fill
 
-_PAGE = 1_000  # points that are copied at once
 _SAMPLE = 256  # points whose size is looked at
 _MOST_TIMES = 2  # times the size that is expected of its points, from which on a folder is written anew
 _NO_WASTE = 2**20  # bytes beyond that which are not worth it
@@ -103,6 +104,7 @@ class EdgeClient(BoundToProcess):
         with self._shards.hold():
             info = self._shard(collection_name).info()
             config = edge_folder.read_config(self._folder(collection_name))
+            dense = {**self._shards.list_declared(collection_name), **config.get("vectors", {})}
             metadata = edge_folder.read_metadata(self._folder(collection_name))
         return models.CollectionInfo(
             status=models.CollectionStatus.GREEN,
@@ -121,7 +123,7 @@ class EdgeClient(BoundToProcess):
                 params=models.CollectionParams(
                     vectors={
                         name: models.VectorParams(size=vector["size"], distance=models.Distance(vector["distance"]))
-                        for name, vector in config.get("vectors", {}).items()
+                        for name, vector in dense.items()
                     },
                     sparse_vectors={
                         name: models.SparseVectorParams(modifier=vector.get("modifier"))
@@ -148,17 +150,26 @@ class EdgeClient(BoundToProcess):
         metadata: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> bool:
-        """Create a collection of named dense (or one unnamed) and sparse vectors; payloads are on disk by default."""
+        """Create a collection of named dense (or one unnamed) and sparse vectors; payloads are on disk by default.
+
+        Beside sparse vectors, a named dense vector takes no room before the first point that has it.
+        """
         refuse("create_collection", options)
         dense = {"": vectors_config} if isinstance(vectors_config, models.VectorParams) else vectors_config
         for params in [*dense.values(), *(sparse_vectors_config or {}).values()]:
             chosen = params.model_dump(exclude_none=True, exclude={"size", "distance", "modifier"})
             refuse("create_collection", {name: value or None for name, value in chosen.items()})
+        declared = {
+            name: {"size": params.size, "distance": params.distance.value}
+            for name, params in dense.items()
+            if name and sparse_vectors_config  # the engine takes no collection without any vector
+        }
         config = edge.EdgeConfig(
             on_disk_payload=on_disk_payload,
             vectors={
                 name: edge.EdgeVectorParams(size=params.size, distance=DISTANCES[params.distance])
                 for name, params in dense.items()
+                if name not in declared
             },
             sparse_vectors={
                 name: edge.EdgeSparseVectorParams(
@@ -174,6 +185,7 @@ class EdgeClient(BoundToProcess):
 
             def build(draft: str) -> None:
                 call_engine(lambda: edge.EdgeShard.create(draft, config).close(), folder)
+                edge_folder.write_declared(Path(draft), declared)
                 if metadata is not None:
                     edge_folder.write_metadata(Path(draft), metadata)
 
@@ -304,7 +316,8 @@ class EdgeClient(BoundToProcess):
         """Return the points with these ids that exist, in the order of the ids."""
         refuse("retrieve", options)
         with self._shards.hold():
-            records = self._shard(collection_name).retrieve(list(ids), with_payload, with_vectors)
+            shard = self._shard(collection_name)
+            records = shard.retrieve(list(ids), with_payload, self._select_vectors(collection_name, with_vectors))
         by_id = {record.id: record for record in map(from_record, records)}
         return [by_id[point_id] for point_id in dict.fromkeys(ids) if point_id in by_id]
 
@@ -320,15 +333,16 @@ class EdgeClient(BoundToProcess):
     ) -> tuple[list[models.Record], Any]:
         """Return a page of points, by id, and the offset of the next page (None at the end)."""
         refuse("scroll", options)
-        request = edge.ScrollRequest(
-            offset=offset,
-            limit=limit,
-            filter=None if scroll_filter is None else to_filter(scroll_filter),
-            with_payload=with_payload,
-            with_vector=with_vectors,
-        )
         with self._shards.hold():
-            records, next_offset = self._shard(collection_name).scroll(request)
+            shard = self._shard(collection_name)
+            request = edge.ScrollRequest(
+                offset=offset,
+                limit=limit,
+                filter=None if scroll_filter is None else to_filter(scroll_filter),
+                with_payload=with_payload,
+                with_vector=self._select_vectors(collection_name, with_vectors),
+            )
+            records, next_offset = shard.scroll(request)
         return [from_record(record) for record in records], None if next_offset is None else from_id(next_offset)
 
     def count(
@@ -356,11 +370,17 @@ class EdgeClient(BoundToProcess):
         with self._shards.hold():
             shard = self._shard(collection_name)
             with_idf = self._shards.list_with_idf(collection_name)
-            answers = shard.query_batch(edge.QueryBatchRequest([to_query(request, with_idf) for request in requests]))
-        return [
-            models.QueryResponse.model_construct(points=from_scored(points, request))
-            for request, points in zip(requests, answers, strict=True)
-        ]
+            declared = self._shards.list_declared(collection_name)
+            asked = {
+                number: to_query(known, with_idf, self._select_vectors(collection_name, known.with_vector))
+                for number, request in enumerate(requests)
+                if (known := without_vectors(request, declared)) is not None
+            }
+            found = shard.query_batch(edge.QueryBatchRequest([*asked.values()])) if asked else []
+        answers: list[list[models.ScoredPoint]] = [[] for _ in requests]
+        for number, points in zip(asked, found, strict=True):
+            answers[number] = from_scored(points, requests[number])
+        return [models.QueryResponse.model_construct(points=points) for points in answers]
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -388,6 +408,13 @@ class EdgeClient(BoundToProcess):
             raise StoreError(f"collection {collection_name!r} not found in {self.path}")
         return self._shards.open(collection_name, self._folder(collection_name))
 
+    def _select_vectors(self, collection_name: str, with_vectors: Any) -> Any:
+        """Leave the vectors out that no point of an open collection has: the engine knows nothing of them."""
+        if not isinstance(with_vectors, list):
+            return with_vectors
+        declared = self._shards.list_declared(collection_name)
+        return [name for name in with_vectors if name not in declared]
+
     def _write(
         self,
         collection_name: str,
@@ -399,16 +426,25 @@ class EdgeClient(BoundToProcess):
         condition = None if update_filter is None else to_filter(update_filter)
         mode = None if update_mode is None else UPDATE_MODES[update_mode]
         operation = edge.UpdateOperation.upsert_points(list(batch), condition, mode)
-        self._update(collection_name, operation, lambda: sum(map(estimate_size, points)))
+        self._update(collection_name, operation, lambda: sum(map(estimate_size, points)), list_vectors(points))
 
     def _update_vectors(self, collection_name: str, points: Sequence[models.PointVectors]) -> None:
         operation = edge.UpdateOperation.update_vectors(to_point_vectors(points))
-        self._update(collection_name, operation, lambda: sum(map(estimate_size, points)))
+        self._update(collection_name, operation, lambda: sum(map(estimate_size, points)), list_vectors(points))
 
-    def _update(self, collection_name: str, operation: edge.UpdateOperation, size: Callable[[], int] = int) -> None:
+    def _update(
+        self,
+        collection_name: str,
+        operation: edge.UpdateOperation,
+        size: Callable[[], int] = int,
+        vectors: Collection[str] = (),
+    ) -> None:
+        """Change points; `size` counts the bytes that are written, `vectors` are the names of those that points get."""
         with self._shards.hold():
             shard = self._shard(collection_name)
             edge_folder.check_room(self.path, size)
+            with edge_folder.raise_store_errors(self._folder(collection_name)):
+                self._shards.make_vectors(collection_name, vectors)
             shard.update(operation)
 
 
@@ -437,26 +473,10 @@ def compact(client: EdgeClient, collection_name: str) -> bool:
         edge_folder.check_room(client.path, lambda: 2 * expected)
         edge_folder.replace(
             folder,
-            lambda draft: call_engine(lambda: _fill(edge.EdgeShard.create(draft, config), shard), folder),
+            lambda draft: call_engine(lambda: fill(edge.EdgeShard.create(draft, config), shard), folder),
             lambda: client._shards.close(collection_name),
         )
     return True
-
-
-def _fill(target: edge.EdgeShard, source: edge.EdgeShard) -> None:
-    """Copy all points and payload indexes into an empty shard, and close it."""
-    try:
-        for name, index in source.info().payload_schema.items():
-            target.update(edge.UpdateOperation.create_field_index(name, index.params or index.data_type))
-        offset, has_more = None, True
-        while has_more:
-            request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=True, with_vector=True)
-            records, offset = source.scroll(request)
-            points = [edge.Point(record.id, record.vector or {}, record.payload) for record in records]
-            target.update(edge.UpdateOperation.upsert_points(points))
-            has_more = offset is not None
-    finally:
-        target.close()
 
 
 def check_process(client: EdgeClient) -> None:

@@ -4,6 +4,10 @@ A collection is made under a hidden name beside its place, then renamed into its
 renamed to a hidden name. One that is written anew first takes the place of the old one, which is then deleted. So a
 process that is killed leaves a whole collection or none, and hidden folders that a later call removes, or puts back.
 Files that the engine did not make are never removed.
+
+The engine keeps room for a dense vector in each point, also in those that have none. So it is told of a dense vector
+with the first point that has one. Until then a file beside its own says what was declared. While the file is there, no
+point has the vector: whatever a killed process left of it is no damage, and the engine completes it.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from llama_index_gear.errors import StoreError, StoreLockedError
 _CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
 _PARTS = (_CONFIG, _SEGMENTS, _LOG)
 _METADATA = "collection_metadata.json"  # ours: the engine keeps none
+_DECLARED = "declared_vectors.json"  # ours: dense vectors that no point has had yet
+_OWN = (*_PARTS, _METADATA, _DECLARED)
 _KINDS = ("vectors", "sparse_vectors")
 _SEGMENT_PARTS = (
     "segment.json",
@@ -97,22 +103,48 @@ def read_metadata(folder: Path) -> dict[str, Any] | None:
         StoreError: they cannot be read.
 
     """
-    try:
-        metadata = json.loads((folder / _METADATA).read_text("utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise _make_damage_error(folder, f"{_METADATA} cannot be read ({error})") from error
-    if not isinstance(metadata, dict):
-        raise _make_damage_error(folder, f"{_METADATA} is no object")
-    return metadata
+    return _read_object(folder, _METADATA)
 
 
 def write_metadata(folder: Path, metadata: Mapping[str, Any]) -> None:
     """Write the metadata of a collection, in one step."""
-    draft = folder / f"{_WRITING}{_METADATA}"
-    draft.write_text(json.dumps(metadata), "utf-8")
-    draft.replace(folder / _METADATA)
+    _write_object(folder, _METADATA, metadata)
+
+
+def read_declared(folder: Path) -> dict[str, Any]:
+    """Read the dense vectors that no point has had yet: name → its size and distance, as in the configuration.
+
+    Raises:
+        StoreError: they cannot be read.
+
+    """
+    return _read_object(folder, _DECLARED) or {}
+
+
+def write_declared(folder: Path, vectors: Mapping[str, Any]) -> None:
+    """Write which dense vectors no point has had yet, in one step."""
+    if vectors:
+        _write_object(folder, _DECLARED, vectors)
+    else:
+        (folder / _DECLARED).unlink(missing_ok=True)
+
+
+def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads((folder / name).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _make_damage_error(folder, f"{name} cannot be read ({error})") from error
+    if not isinstance(value, dict):
+        raise _make_damage_error(folder, f"{name} is no object")
+    return value
+
+
+def _write_object(folder: Path, name: str, value: Mapping[str, Any]) -> None:
+    draft = folder / f"{_WRITING}{name}"
+    draft.write_text(json.dumps(value), "utf-8")
+    draft.replace(folder / name)
 
 
 def _check_parts(folder: Path) -> None:
@@ -124,7 +156,9 @@ def _check_parts(folder: Path) -> None:
 def _check_whole(folder: Path) -> None:
     _check_parts(folder)
     config = read_config(folder)
-    vectors = sum(len(config.get(kind, {})) for kind in _KINDS)
+    vectors, declared = sum(len(config.get(kind, {})) for kind in _KINDS), set(read_declared(folder))
+    made = declared & config.get("vectors", {}).keys()
+    least, most = vectors - len(made), vectors + len(declared - made)
     segments = [entry for entry in (folder / _SEGMENTS).iterdir() if entry.is_dir() and "." not in entry.name]
     if not segments:
         raise _make_damage_error(folder, f"{_SEGMENTS} is empty")
@@ -134,7 +168,7 @@ def _check_whole(folder: Path) -> None:
         missing += [_IDS] if _IDS not in names and _VERSIONS in names else []  # the ids are written first
         if missing:
             raise _make_damage_error(folder, f"{_SEGMENTS}/{segment.name}/{missing[0]} is missing")
-        if sum(name.startswith("vector_storage") for name in names) != vectors:
+        if not least <= sum(name.startswith("vector_storage") for name in names) <= most:
             raise _make_damage_error(folder, f"{_SEGMENTS}/{segment.name} has other vectors than {_CONFIG}")
     if not any((folder / _LOG).iterdir()):
         raise _make_damage_error(folder, f"{_LOG} is empty")
@@ -253,8 +287,7 @@ def check_own(folder: Path) -> None:
     """
     if folder.is_symlink():
         raise StoreError(f"{folder} is a link, which the embedded engine did not make: remove it yourself")
-    own = (*_PARTS, _METADATA)
-    foreign_names = sorted(name for name in os.listdir(folder) if name not in own and not name.startswith(_WRITING))
+    foreign_names = sorted(name for name in os.listdir(folder) if name not in _OWN and not name.startswith(_WRITING))
     if foreign_names:
         raise StoreError(
             f"{folder} also holds what the embedded engine did not make ({', '.join(foreign_names[:3])}): move it "
@@ -286,8 +319,9 @@ def replace(folder: Path, build: Callable[[str], object], close: Callable[[], ob
         draft.mkdir()
         try:
             build(str(draft))
-            if (folder / _METADATA).exists():
-                shutil.copyfile(folder / _METADATA, draft / _METADATA)
+            for name in (_METADATA, _DECLARED):
+                if (folder / name).exists():
+                    shutil.copyfile(folder / name, draft / name)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise

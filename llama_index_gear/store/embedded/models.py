@@ -14,6 +14,7 @@ from llama_index_gear.errors import UnsupportedCall, UnsupportedFilter
 from llama_index_gear.store.points import check_storable
 
 Model = TypeVar("Model", models.Record, models.ScoredPoint)
+Request = TypeVar("Request", models.QueryRequest, models.Prefetch)
 
 _FIELD_NAMES = {kind: set(kind.model_fields) for kind in (models.Record, models.ScoredPoint)}
 DISTANCES = {
@@ -84,6 +85,11 @@ def to_point_vectors(points: Sequence[models.PointVectors]) -> list[edge.PointVe
 
 def _to_vectors(vector: Any) -> Any:
     return {name: _to_vector(value) for name, value in vector.items()} if isinstance(vector, dict) else vector
+
+
+def list_vectors(points: Sequence[models.PointStruct | models.PointVectors]) -> set[str]:
+    """List the names of the vectors that points have."""
+    return {name for point in points if isinstance(point.vector, dict) for name in point.vector}
 
 
 def estimate_size(point: models.PointStruct | models.PointVectors) -> int:
@@ -181,12 +187,13 @@ def _construct(kind: type[Model], fields: dict[str, Any]) -> Model:
     return model
 
 
-def to_query(request: models.QueryRequest, with_idf: Collection[str]) -> edge.QueryRequest:
+def to_query(request: models.QueryRequest, with_idf: Collection[str], with_vector: Any) -> edge.QueryRequest:
     """Translate one query of a batch; one without a vector asks for the points that match, by id.
 
     Args:
         request: the query.
         with_idf: names of the sparse vectors whose words are weighed by their frequency.
+        with_vector: the vectors to return, as in the query: True, False or a list of names.
 
     """
     refuse("query_batch_points", {"lookup_from": request.lookup_from, "shard_key": request.shard_key})
@@ -199,8 +206,22 @@ def to_query(request: models.QueryRequest, with_idf: Collection[str]) -> edge.Qu
         score_threshold=request.score_threshold,
         params=_to_params(request, with_idf),
         with_payload=_to_selector(request.with_payload),
-        with_vector=request.with_vector,
+        with_vector=with_vector,
     )
+
+
+def without_vectors(request: Request, absent: Collection[str]) -> Request | None:
+    """Return a query, or a stage before one, without the stages that search by vectors which no point has.
+
+    None if nothing is left of it: it finds nothing.
+    """
+    if request.query is not None and request.using in absent:
+        return None
+    if not request.prefetch:
+        return request
+    stages = request.prefetch if isinstance(request.prefetch, list) else [request.prefetch]
+    left = [known for stage in stages if (known := without_vectors(stage, absent)) is not None]
+    return request.model_copy(update={"prefetch": left}) if left else None
 
 
 def _to_prefetches(

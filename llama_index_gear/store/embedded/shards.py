@@ -5,30 +5,41 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import finalize
 
 import qdrant_edge as edge
+from qdrant_client.http import models
 
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.folder_lock import Claim, FolderLock, lock_folder, make_locked_error
+from llama_index_gear.store.embedded.models import DISTANCES
 
 Result = TypeVar("Result")
 
+_PAGE = 1_000  # points that are copied at once
+
 
 class _OpenShard(NamedTuple):
-    """An open collection: its shard, its folder, the identity of that folder, and its sparse vectors with IDF."""
+    """An open collection: its shard, its folder, the identity of that folder, and what the client must know of it.
+
+    Attributes:
+        with_idf: names of its sparse vectors whose words are weighed by their frequency.
+        declared: its dense vectors that no point has had yet.
+
+    """
 
     shard: edge.EdgeShard
     folder: Path
     place: edge_folder.Place | None
     with_idf: frozenset[str]
+    declared: dict[str, Any]
 
 
 class OpenShards:
@@ -129,15 +140,30 @@ class OpenShards:
             edge_folder.check_writable(folder)
             edge_folder.check_room(folder)
             place = edge_folder.get_place(folder)
-            with_idf = edge_folder.list_with_idf(folder)
+            with_idf, declared = edge_folder.list_with_idf(folder), edge_folder.read_declared(folder)
             self._open_shards[name] = _OpenShard(
-                call_engine(lambda: edge.EdgeShard.load(str(folder)), folder), folder, place, with_idf
+                call_engine(lambda: edge.EdgeShard.load(str(folder)), folder), folder, place, with_idf, declared
             )
         return self._open_shards[name].shard
 
     def list_with_idf(self, name: str) -> frozenset[str]:
         """Return the names of an open collection's sparse vectors whose words are weighed by their frequency."""
         return self._open_shards[name].with_idf
+
+    def list_declared(self, name: str) -> dict[str, Any]:
+        """Return the dense vectors of an open collection that no point has had yet: name → size and distance."""
+        return self._open_shards[name].declared
+
+    def make_vectors(self, name: str, vectors: Collection[str]) -> None:
+        """Tell the engine of those of these vectors that no point has had yet: points with them are to be written."""
+        shard, folder, _, _, declared = self._open_shards[name]
+        for vector in declared.keys() & vectors:
+            if vector not in edge_folder.read_config(folder).get("vectors", {}):
+                size, distance = declared[vector]["size"], DISTANCES[models.Distance(declared[vector]["distance"])]
+                shard.update(edge.UpdateOperation.create_dense_vector(vector, size, distance))
+            shard.flush()
+            edge_folder.write_declared(folder, {key: value for key, value in declared.items() if key != vector})
+            del declared[vector]
 
     def close(self, name: str) -> None:
         """Close a shard. It is forgotten first, so that an interrupt never leaves a closed shard here.
@@ -160,9 +186,7 @@ class OpenShards:
         self.lock = threading.RLock()
         self._is_inherited = self._is_inherited or bool(self._open_shards)
         while self._open_shards:
-            shard, _, place, _ = self._open_shards.popitem()[1]
-            _leak_shard(shard)
-            _close_lock(place)
+            _leak(self._open_shards.popitem()[1])
         self._claims.clear()
         self._folder_lock = None
 
@@ -188,6 +212,22 @@ def call_engine(work: Callable[[], Result], folder: Path) -> Result:
         raise
 
 
+def fill(target: edge.EdgeShard, source: edge.EdgeShard) -> None:
+    """Copy all points and payload indexes into an empty shard, and close it."""
+    try:
+        for name, index in source.info().payload_schema.items():
+            target.update(edge.UpdateOperation.create_field_index(name, index.params or index.data_type))
+        offset, has_more = None, True
+        while has_more:
+            request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=True, with_vector=True)
+            records, offset = source.scroll(request)
+            points = [edge.Point(record.id, record.vector or {}, record.payload) for record in records]
+            target.update(edge.UpdateOperation.upsert_points(points))
+            has_more = offset is not None
+    finally:
+        target.close()
+
+
 def _close_all(open_shards: dict[str, _OpenShard], claims: dict[str, Claim]) -> None:
     """Close the shards, each also if the close of another fails, and give up the claims to those that are closed."""
     with ExitStack() as stack:
@@ -205,23 +245,20 @@ def _close(open_shards: dict[str, _OpenShard], name: str) -> None:
     if edge_folder.get_place(open_shards[name].folder) in (open_shards[name].place, None):
         open_shards.pop(name).shard.close()
     else:  # closed, the shard would write into what stands there now
-        shard, _, place, _ = open_shards.pop(name)
-        _leak_shard(shard)
-        _close_lock(place)
+        _leak(open_shards.pop(name))
 
 
-def _leak_shard(shard: edge.EdgeShard) -> None:
-    """Keep a shard alive until the process ends: close(), `del` and a normal exit would all write its files."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(shard))
+def _leak(entry: _OpenShard) -> None:
+    """Keep a shard alive until the process ends: close(), `del` and a normal exit would all write its files.
 
-
-def _close_lock(place: edge_folder.Place | None) -> None:
-    """Close this process's share of a lock, which nobody could otherwise get while the process lives."""
+    This process's share of its lock is closed: nobody could otherwise get it while the process lives.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry.shard))
     for name in os.listdir("/dev/fd") if os.path.isdir("/dev/fd") else ():
         descriptor = int(name)
         try:
             status = os.fstat(descriptor)
         except OSError:  # the descriptor that listed the folder
             continue
-        if (status.st_dev, status.st_ino) == place:
+        if (status.st_dev, status.st_ino) == entry.place:
             os.close(descriptor)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
@@ -48,6 +48,17 @@ def test_coverage_is_the_share_of_the_words_weights() -> None:
     assert pool.coverage("curry colleges, college") == pool.coverage(texts[0])
     assert pool.coverage("attended") == pytest.approx(attend / total)
     assert sorted(pool.question_weights.values()) == pytest.approx(sorted(w / total for w in (curry, college, attend)))
+
+
+@given(
+    st.lists(st.text(st.sampled_from("aB 's-ßẞé東京한글ﬁ\u0301\u200d"), min_size=1, max_size=9), min_size=3, max_size=3)
+)
+def test_a_fact_covers_what_its_text_does(slots: Sequence[str]) -> None:
+    """In any script, with letters that would join others: the parts of a fact are read apart."""
+    assume(all(slot.strip() for slot in slots))
+    fact = Triple(*slots)
+    pool = make_pool(fact.text, make_passage("a", "ab 東京"), make_passage("b", "B's"))
+    assert pool.fact_coverage(fact) == pool.coverage(fact.text) == pytest.approx(1.0 if pool.question_weights else 0.0)
 
 
 @pytest.mark.parametrize("question", ["the of and", "", "?!", "…"])

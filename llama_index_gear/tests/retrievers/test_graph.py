@@ -15,6 +15,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQueryMode
 
 import llama_index_gear.expansion.pagerank as pagerank
+import llama_index_gear.expansion.pool_retrieval as pool_retrieval
 from llama_index_gear import GeARVectorStore, GraphRetriever, LocalPageRank, PassageRanker, RankingWeights
 from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
 from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
@@ -167,9 +168,9 @@ def test_what_a_question_asks_for(store: GeARVectorStore, noted_reads: NotedRead
     assert foreign is None or len(foreign.asked) == 1
     assert explain(found) == explain(retriever.retrieve(QUESTION))
     assert asked.count(EmbedQuery) == 1 and steps.count("incident_flow") >= 1
-    search = ["get_flow"] if base else ["lists_flow"]
+    search = ["points_flow"] if base else ["lists_flow"]
     rest = [name for name in steps if name != "incident_flow"]
-    assert rest in (search, [*search, "get_flow"])
+    assert rest in (search, [*search, "points_flow"])
 
 
 def test_a_question_takes_seven_round_trips_at_most(
@@ -431,3 +432,52 @@ def test_it_is_bound_to_its_process(store: GeARVectorStore) -> None:
     for attempt in (pickle.dumps, copy.deepcopy):
         with pytest.raises(StoreError, match="holds a connection, and can be neither pickled nor copied"):
             attempt(GraphRetriever(store))
+
+
+def test_what_is_kept_of_passages_is_never_stale(new_store: GeARVectorStore, tmp_path: Path) -> None:
+    """Passages are read once and kept: whatever is written in between, a question sees what is stored."""
+    rng = random.Random(0)
+    kept = GraphRetriever(new_store, similarity_top_k=2 * POOL_TOP_K)
+    new_store.add(make_nodes())
+    for step in range(4):
+        kept.retrieve(QUESTION)
+        names = rng.sample(sorted(FACTS), 2)
+        new_text, facts = f"Stephen, step {step}, did play in Rome", [("Stephen", "did play in", f"Rome {step}")]
+        metadata = {"open": rng.choice(["yes", "no"]), "title": f"Step {step}"}
+        new_store.add([passage(names[0], new_text, facts, embed_model=EMBED, metadata=metadata)])
+        new_store.delete_nodes([names[1]])
+        with GeARVectorStore.from_path(tmp_path / f"fresh-{step}", embed_model=EMBED) as fresh:
+            stored = new_store.get_nodes()
+            fresh.add(stored)
+            for filters in (None, OPEN):
+                now, anew = (
+                    GraphRetriever(of, similarity_top_k=2 * POOL_TOP_K, filters=filters) for of in (new_store, fresh)
+                )
+                results, expected = now.retrieve(QUESTION), anew.retrieve(QUESTION)
+                assert {result.node.node_id for result in results} == {result.node.node_id for result in expected}
+                assert explain(results) == explain(expected)
+                assert [result.node.text for result in results] == [result.node.text for result in expected]
+                assert names[1] not in {result.node.node_id for result in results}
+
+
+def test_returned_nodes_are_the_callers(store: GeARVectorStore) -> None:
+    retriever = GraphRetriever(store)
+    first = retriever.retrieve(QUESTION)
+    before = [result.node.to_json() for result in first]
+    for result in first:
+        result.node.metadata["gear_triples"].clear()
+        result.node.relationships.clear()
+        result.node.excluded_llm_metadata_keys.append("open")
+        result.node.set_content("other")
+    assert [result.node.to_json() for result in retriever.retrieve(QUESTION)] == before
+
+
+def test_long_passages_are_read_but_not_kept(new_store: GeARVectorStore) -> None:
+    text = "Stephen plays; his father is Dell Curry " * 1_000
+    new_store.add([passage("long", text, [("Stephen", "has the father", "Dell Curry")], embed_model=EMBED)])
+    pool_retrieval._kept.clear()
+    (result,) = GraphRetriever(new_store).retrieve(QUESTION)
+    assert result.node.node_id == "long" and not pool_retrieval._kept
+    new_store.add([passage("short", "Stephen", embed_model=EMBED)])
+    assert len(GraphRetriever(new_store).retrieve(QUESTION)) == 2
+    assert len(pool_retrieval._kept) == 1

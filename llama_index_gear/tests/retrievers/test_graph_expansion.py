@@ -357,7 +357,7 @@ def test_what_the_store_s_own_search_found_is_not_fetched_to_apply_filters(
 
 
 def list_fetches(noted_reads: NotedReads) -> list[Sequence[str]]:
-    return [arguments[0] for name, arguments in noted_reads if name == "get_flow"]
+    return [arguments[0] for name, arguments in noted_reads if name == "points_flow"]
 
 
 async def test_a_filter_that_matches_nothing_finds_nothing(store: GeARVectorStore) -> None:

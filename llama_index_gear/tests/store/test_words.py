@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import (
     FilterOperator,
     MetadataFilter,
@@ -35,7 +35,7 @@ from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store import bm25 as store_bm25
 from llama_index_gear.store.bm25 import learn_average, make_encoder
-from llama_index_gear.store.schema import to_sparse_vector
+from llama_index_gear.store.schema import to_node, to_sparse_vector
 from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -314,7 +314,8 @@ async def test_words_of_passages_that_are_gone_no_longer_count(tmp_path: Path, h
         methodcaller("lists_flow", "plum or kiwi?", vector, [VectorStoreQueryMode.SPARSE], 20),
     ):
         (lists,) = request(read(store))
-        assert [scored.node.node_id for scored in lists] == expected.ids
+        nodes = [scored.node if isinstance(scored, NodeWithScore) else to_node(scored) for scored in lists]
+        assert [node.node_id for node in nodes] == expected.ids
     store.close()
     assert store.query(asked).ids == found.ids, "opened anew"
 
