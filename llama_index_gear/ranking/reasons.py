@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
@@ -22,7 +22,7 @@ from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
 from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.signals import BEST, Link
 from llama_index_gear.ranking.weights import RankingWeights
-from llama_index_gear.triple import SPACELESS, Triple, entity_key, serialize_triples
+from llama_index_gear.triple import SPACELESS, Triple, drop_parenthesis, entity_key, serialize_triples
 
 _LEAST_SHARE = 0.05
 """A signal whose share of the weighted sum is smaller is no reason."""
@@ -30,19 +30,16 @@ _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
 _MAX_WORDS = 5  # of the question, that are quoted
 _SPACELESS = re.compile(f"[{SPACELESS}]")
-_LISTS = {
-    "dense": "found by its meaning: place {} of dense search",
-    "bm25": "found by its words: place {} of BM25",
-    "base": "place {} of the retriever whose passages are ranked",
-}
+_LISTS = {"dense": "its meaning", "bm25": "its words", "pagerank": "facts", "base": "your retriever"}
+"""List → what finds the passages in it."""
 
 
 def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     """Return the signals that placed a passage, largest share first.
 
     A signal that has seen nothing in the passage is no reason, though it has a share. Nor is what holds the passage
-    back, nor the walk where the shared words are one. A link, or words, that tie the passage to the question are said
-    by their own signals.
+    back, nor what another reason says. A link, or words, that tie the passage to the question are said by their own
+    signals.
 
     Args:
         pool: the pool.
@@ -52,12 +49,21 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
         `{"signal": …, "share": …, "reason": …}`, with the share of `Ranked.shares` and the reason in words.
 
     """
-    reasons = []
+    reasons: dict[str, dict[str, Any]] = {}
     for signal, share in sorted(ranked.shares.items(), key=lambda item: -item[1]):
         if share >= _LEAST_SHARE and signal in ranked.signals and (reason := _DESCRIBED[signal](pool, ranked)):
-            reasons.append({"signal": signal, "share": round(share, 3), "reason": reason})
-    said = {reason["signal"] for reason in reasons}
-    return [reason for reason in reasons if reason["signal"] != "walk" or "shared_words" not in said]
+            reasons.setdefault(reason, {"signal": signal, "share": round(share, 3), "reason": reason})
+    said = {reason["signal"] for reason in reasons.values()}
+    return [reason for reason in reasons.values() if not _is_said(ranked, reason["signal"], said)]
+
+
+def _is_said(ranked: Ranked, signal: str, said: Collection[str]) -> bool:
+    """Return True if another reason says what this signal has seen."""
+    if signal == "linked" and "named" in said:
+        return ranked.linked_by == ranked.named_by
+    return (
+        signal == "new_words" and "phrases" in said and set(ranked.new_words) <= set(" ".join(ranked.phrases).split())
+    )
 
 
 def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
@@ -68,15 +74,22 @@ def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
 def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     """Return the triples that lead to a passage, as plain JSON: another passage's fact, then one of its own.
 
-    The chain is empty if no passage that stands above it in the lists leads to it. It ends with the other's fact if the
-    passage's own ones lead nowhere: back, or to a common noun.
+    The chain is empty if no passage of another document that stands above it in the lists leads to it. It ends with the
+    other's fact if the passage's own ones lead nowhere: back, or to a common noun.
     """
-    lead = next((link for link in ranked.leads if _leads(pool, link)), None)
+    place = pool.places[ranked.id]
+    others = [link for link in ranked.leads if not pool.are_of_one_document(place, link.place)]
+    lead = next((link for link in others if _leads(pool, link)), None)
     if lead is None:
         return []
-    facts, names = pool.group_facts(pool.places[ranked.id]), pool.names_of(lead.entity)
+    facts, names = pool.group_facts(place), pool.names_of(lead.entity)
     known = {*lead.triple.entities, *names}
-    own = [fact for name in names for fact in facts.get(name, ()) if _leads_on(pool, fact, known)]
+    own = [
+        fact
+        for name in names
+        for fact in facts.get(name, ())
+        if _leads_on(pool, fact, known) and _has_subject(pool, place, fact)
+    ]
     best = sorted(own, key=pool.fact_coverage, reverse=True)[:1]
     return serialize_triples([lead.triple, *best])
 
@@ -93,7 +106,15 @@ def _is_telling(pool: Pool, link: Link) -> bool:
 
 def _leads(pool: Pool, link: Link) -> bool:
     """Return True if a fact tells a reader why it leads on: it has the name, or stands in a passage with that title."""
-    return _is_telling(pool, link) and (_has_name(link) or _is_titled(pool, link))
+    tells = _has_name(link) and _has_subject(pool, link.place, link.triple)
+    return _is_telling(pool, link) and (tells or _is_titled(pool, link))
+
+
+def _has_subject(pool: Pool, place: int, fact: Triple) -> bool:
+    """Return False if a fact is a sentence, and its subject neither in it nor the passage's title: a speaker, say."""
+    sentence = fact.predicate.casefold()
+    is_title = entity_key(fact.subject) == entity_key(drop_parenthesis(pool.passages[place].title.strip()))
+    return fact.object.casefold() not in sentence or fact.subject.casefold() in sentence or is_title
 
 
 def _has_name(link: Link) -> bool:
@@ -114,27 +135,31 @@ def _leads_on(pool: Pool, fact: Triple, known: Iterable[str]) -> bool:
 
 
 def _describe_shared_words(pool: Pool, ranked: Ranked) -> str:
-    return f"shares {_quote(ranked.shared_words)}, which the question lacks, with passages found first"
+    words = ranked.shared_words
+    return f"shares {_quote(words)} with other passages found first" if words else ""
 
 
 def _describe_walk(pool: Pool, ranked: Ranked) -> str:
-    """Say where the walk starts: at the passages found first. Say of others what it goes along, if it reaches them."""
-    if ranked.first_rank <= BEST:
-        return f"place {ranked.first_rank} of all searches together"
-    return "shares words with passages found first, or with passages that do" * ("shared_words" in ranked.signals)
+    """Say how the passages are found where the walk starts. It comes to others by words, which are their own reason."""
+    return _describe_lists(pool, ranked) if ranked.first_rank <= BEST else ""
 
 
 def _describe_tied(pool: Pool, ranked: Ranked) -> str:
-    return "" if ranked.tied_by is None else _LISTS[ranked.tied_by].format(list_ranks(pool, ranked.id)[ranked.tied_by])
+    return "" if ranked.tied_by is None else _describe_lists(pool, ranked)
+
+
+def _describe_lists(pool: Pool, ranked: Ranked) -> str:
+    """Say what finds a passage, and at which place."""
+    places = [f"{_LISTS.get(name, name)} (place {rank})" for name, rank in list_ranks(pool, ranked.id).items()]
+    return f"found by {_join(places)}" if places else ""
 
 
 def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
-    return f"has {_quote(ranked.phrases)} of the question, word for word"
+    return f"has {_quote(ranked.phrases)} of the question, word for word" if ranked.phrases else ""
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
-    who = "the other passage found first lacks" if ranked.first_rank <= 2 else "the two passages found first lack"
-    return f"has {_quote(ranked.new_words)} of the question, which {who}" if len(pool.passages) > 1 else ""
+    return f"has {_quote(ranked.new_words)} of the question" if ranked.new_words else ""
 
 
 def _describe_in_question(pool: Pool, ranked: Ranked) -> str:
@@ -149,14 +174,14 @@ def _describe_named(pool: Pool, ranked: Ranked) -> str:
         return ""
     topic = next(key for key in pool.contents[passage].topics if link.entity in pool.names_of(key))
     verb = LINKS if split_link(link.triple.predicate)[1] == LINKS else "names"
-    return f"{_say_topic(pool, passage, topic)}, {_name_passage(pool, link, f'which {{}} {verb}')}"
+    return f"{_say_topic(pool, passage, topic)}, {_name_passage(pool, passage, link, f'which {{}} {verb}')}"
 
 
 def _describe_linked(pool: Pool, ranked: Ranked) -> str:
     link = ranked.linked_by
     if link is None or not _is_telling(pool, link):
         return ""
-    return f"names “{shorten(link.name, _NAME)}”, {_name_passage(pool, link, 'as {} does')}"
+    return f"names “{shorten(link.name, _NAME)}”, {_name_passage(pool, pool.places[ranked.id], link, 'as {} does')}"
 
 
 def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
@@ -186,7 +211,11 @@ _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
 
 def _quote(words: Iterable[str]) -> str:
     """Quote some words, but for those of scripts without spaces: there a part of one may be meant."""
-    *first, last = [f"“{word}”" for word in words if not _SPACELESS.search(word)][:_MAX_WORDS] or ["words"]
+    return _join([f"“{word}”" for word in words if not _SPACELESS.search(word)][:_MAX_WORDS] or ["words"])
+
+
+def _join(parts: Sequence[str]) -> str:
+    *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
 
 
@@ -197,14 +226,16 @@ def _say_topic(pool: Pool, place: int, key: str) -> str:
     return f"{'is about' if is_title else 'speaks of'} “{shorten(topics[key], _NAME)}”"
 
 
-def _name_passage(pool: Pool, link: Link, clause: str) -> str:
+def _name_passage(pool: Pool, place: int, link: Link, clause: str) -> str:
     """Complete a clause with the title of the passage that states a fact, and the fact, if that has the shared name.
 
     It says so if that passage is about, or speaks of, what both share.
     """
     title = pool.passages[link.place].title.strip()
     who = f"“{shorten(title, _NAME)}”" if title else "another passage"
-    if _is_titled(pool, link):
+    if pool.are_of_one_document(place, link.place):
+        who = "another part of the document"
+    elif _is_titled(pool, link):
         clause, who = "which {} is about", "another passage"
     elif not _has_name(link):
         clause = "which {} speaks of"
@@ -214,15 +245,19 @@ def _name_passage(pool: Pool, link: Link, clause: str) -> str:
 def _write(fact: Triple) -> str:
     """Return a fact in a line: the sentence that states it, if it has the object and room, else the fact's parts.
 
-    A link is the sentence around it, and where it leads.
+    A link is the sentence around it, and where it leads. The subject is left out where the sentence lacks it.
     """
     if is_link(fact):
         line = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)
         return f"{line} {shorten(fact.object, _NAME)}"
-    if fact.object.casefold() in fact.predicate.casefold() and len(fact.predicate) <= _FACT:
+    sentence = fact.predicate.casefold()
+    is_sentence = fact.object.casefold() in sentence
+    if is_sentence and len(fact.predicate) <= _FACT:
         return f"“{fact.predicate}”"
     predicate = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)
-    return f"{shorten(fact.subject, _NAME)} — {predicate} — {shorten(fact.object, _NAME)}"
+    said = f"{predicate} — {shorten(fact.object, _NAME)}"
+    has_subject = not is_sentence or fact.subject.casefold() in sentence
+    return f"{shorten(fact.subject, _NAME)} — {said}" if has_subject else said
 
 
 def rank_nodes(pool: Pool, nodes: Mapping[str, BaseNode], weights: RankingWeights, top_k: int) -> list[NodeWithScore]:

@@ -35,9 +35,12 @@ _NEAR = 61.0
 """A passage of rank r, from 0, in the first list is tied to the question by 61 / (61 + r)."""
 _COUNTS = 1 / np.arange(2, 2 + BEST)
 """Weights of a word that is shared with the first of these, the second, …"""
-_MOST_SHARED = 3
-"""Shared words that are named."""
+_MOST_NAMED = 3
+"""Words that are named, at most."""
+_FEW = 5
+"""A shared word that more passages of the pool have is not named."""
 _NUMBERED = re.compile(r"[\d_]")
+_ADDRESS = re.compile(r"\S*(?:://|@)\S+|\bwww\.\S+")
 _FIRST_LISTS = ("dense", "base", "bm25")
 _STRONG = 3.0
 """A link of a third or more of the question ties a passage to it as its own words would."""
@@ -212,21 +215,24 @@ class Company:
     def list_shared_words(self, place: int) -> list[str]:
         """Return the words, as a passage writes them in small letters, that `shared_words` has seen most in it.
 
-        Numbers and what has some in it, as dates, are left out.
+        Numbers and what has some in it, as dates, are left out; so are words that more than five passages have.
         """
         weights, _, best = self._shared_table
         counts = _COUNTS[: len(self.best)] * (np.array(self.best) != place)
-        parts = weights[place] * (counts @ best)
-        numbers, found = self._pool.terms.words, dict[int, str]()
-        most = [int(numbers[word]) for word in order(parts)[: 4 * _MOST_SHARED] if parts[word] > 0]
-        unseen, split = set(most), self._pool.encoder.split_words
-        for written in dict.fromkeys(self._pool.contents[place].line.split()) if most else ():
-            if not _NUMBERED.search(written) and (numbers_here := split(written) & unseen):
-                found |= dict.fromkeys(numbers_here, written)
-                unseen -= numbers_here
-                if not unseen:
-                    break
-        return [found[number] for number in most if number in found][:_MOST_SHARED]
+        parts = weights[place] * (counts @ best) * (self._pool.terms.passages <= _FEW)
+        numbers = self._pool.terms.words
+        most = [int(numbers[word]) for word in order(parts)[: 4 * _MOST_NAMED] if parts[word] > 0]
+        return [word for word in self._find_written(place, most) if not _NUMBERED.search(word)][:_MOST_NAMED]
+
+    def _find_written(self, place: int, numbers: Sequence[int]) -> list[str]:
+        """Return words in their order, as a passage first writes them in small letters, if not in an address alone."""
+        found, unseen, split = dict[int, str](), set(numbers), self._pool.encoder.split_words
+        text = self._pool.passages[place].text
+        for written in dict.fromkeys(write_line(_ADDRESS.sub(" ", text)).split()) if unseen else ():
+            if here := split(written) & unseen:
+                found |= dict.fromkeys(here, written)
+                unseen -= here
+        return list(dict.fromkeys(found[number] for number in numbers if number in found))
 
     def _walk(self) -> Floats:
         """Walk between passages and words; half of each step returns to the start."""
@@ -269,10 +275,12 @@ class Company:
         return new
 
     def list_new_words(self, place: int) -> list[str]:
-        """Return the question's words, as it writes them, that the signal `new_words` has seen in a passage."""
+        """Return the rarest words of the question, as a passage writes them, that `new_words` has seen in it."""
         words, others = self._pool.contents[place].words, [best for best in self.best[:_READ_FIRST] if best != place]
-        new = set(words.tolist()).difference(*(self._pool.contents[other].words.tolist() for other in others))
-        return list(dict.fromkeys(word for word, numbers in self._question_line if numbers & new))
+        shares = self._pool.question_weights
+        new = shares.keys() & set(words).difference(*(self._pool.contents[other].words for other in others))
+        rarest = sorted(new, key=lambda number: (-shares[number], number))
+        return [word for word in self._find_written(place, rarest) if "_" not in word][:_MOST_NAMED]
 
     def _find_phrases(self) -> Floats:
         lines = [content.line for content in self._pool.contents]
@@ -289,7 +297,7 @@ class Company:
     def list_phrases(self, place: int) -> list[str]:
         """Return the parts of the question, of two words or more, that the signal `phrases` has seen in a passage.
 
-        Stop words at an end are left out where two other words remain.
+        Stop words don't count, and are left out at both ends.
         """
         words, line = self._question_line, self._pool.contents[place].line
         parts, start = dict[str, None](), 0
@@ -298,9 +306,8 @@ class Company:
             while end < len(words) and f" {_join(words[start : end + 1])} " in line:
                 end += 1
             telling = [at for at in range(start, end) if words[at][1]]
-            if end - start > 1 and telling:
-                first, last = (telling[0], telling[-1] + 1) if len(telling) > 1 else (start, end)
-                parts[_join(words[first:last])] = None
+            if len(telling) > 1:
+                parts[_join(words[telling[0] : telling[-1] + 1])] = None
             start = max(start + 1, end - 1)
         return [*parts]
 
