@@ -152,8 +152,8 @@ class PoolRetrieval:
             found = dict(zip(points, (yield from _read_flow(encoder, [*points.values()])), strict=True))
             ids = [[found[point.id].passage.id for point in answer] for answer in answers]
             lists = {_LIST_NAMES[mode]: of_mode for mode, of_mode in zip(modes, ids, strict=True)}
-            passages, known = [stored.passage for stored in found.values()], _list_contents(found.values())
-            return Pool(question, passages, lists, encoder, known=known), _StoredNodes(found.values(), {})
+            passages, contents = [read.passage for read in found.values()], _list_contents(found.values())
+            return Pool(question, passages, lists, encoder, known=contents), _StoredNodes(found.values(), {})
         base = yield from self.backends.base_search_flow(copy_query(bundle, question))
         nodes = {result.node.node_id: result.node for result in base}
         stored = yield from self.backends.reads.get_flow(list(nodes), vectors=False)
@@ -206,7 +206,7 @@ def _read_flow(encoder: WordEncoder, points: Sequence[Any]) -> Flow[list[StoredP
 
 
 def _read(encoder: WordEncoder, point: Any) -> StoredPassage:
-    fields = [(point.payload or {}).get(name) for name in NODE_FIELDS]
+    fields: list[Any] = [(point.payload or {}).get(name) for name in NODE_FIELDS]
     is_kept = all(type(value) is str for value in fields) and sum(map(len, fields)) <= _LONGEST_KEPT
     key = (encoder, *fields)  # the passage itself, so none that is kept is ever older than its point
     if not is_kept or (read := _kept.get(key)) is None:

@@ -111,10 +111,12 @@ def _leads(pool: Pool, link: Link) -> bool:
 
 
 def _has_subject(pool: Pool, place: int, fact: Triple) -> bool:
-    """Return False if a fact is a sentence, and its subject neither in it nor the passage's title: a speaker, say."""
-    sentence = fact.predicate.casefold()
-    is_title = entity_key(fact.subject) == entity_key(drop_parenthesis(pool.passages[place].title.strip()))
-    return fact.object.casefold() not in sentence or fact.subject.casefold() in sentence or is_title
+    """Return False if a fact is a sentence without its subject, which the passage has as a speaker alone."""
+    sentence, passage = fact.predicate.casefold(), pool.passages[place]
+    if fact.object.casefold() not in sentence or fact.subject.casefold() in sentence:
+        return True
+    is_title = entity_key(fact.subject) == entity_key(drop_parenthesis(passage.title.strip()))
+    return is_title or bool(re.search(rf"{re.escape(fact.subject)}(?!\w|\s*:)", passage.text))
 
 
 def _has_name(link: Link) -> bool:

@@ -156,9 +156,8 @@ def _check_parts(folder: Path) -> None:
 def _check_whole(folder: Path) -> None:
     _check_parts(folder)
     config = read_config(folder)
-    vectors, declared = sum(len(config.get(kind, {})) for kind in _KINDS), set(read_declared(folder))
-    made = declared & config.get("vectors", {}).keys()
-    least, most = vectors - len(made), vectors + len(declared - made)
+    vectors = sum(len(config.get(kind, {})) for kind in _KINDS)
+    unfinished = read_declared(folder).keys() - config.get("vectors", {}).keys()
     segments = [entry for entry in (folder / _SEGMENTS).iterdir() if entry.is_dir() and "." not in entry.name]
     if not segments:
         raise _make_damage_error(folder, f"{_SEGMENTS} is empty")
@@ -168,7 +167,7 @@ def _check_whole(folder: Path) -> None:
         missing += [_IDS] if _IDS not in names and _VERSIONS in names else []  # the ids are written first
         if missing:
             raise _make_damage_error(folder, f"{_SEGMENTS}/{segment.name}/{missing[0]} is missing")
-        if not least <= sum(name.startswith("vector_storage") for name in names) <= most:
+        if not 0 <= sum(name.startswith("vector_storage") for name in names) - vectors <= len(unfinished):
             raise _make_damage_error(folder, f"{_SEGMENTS}/{segment.name} has other vectors than {_CONFIG}")
     if not any((folder / _LOG).iterdir()):
         raise _make_damage_error(folder, f"{_LOG} is empty")

@@ -84,7 +84,8 @@ def test_reasons_by_words() -> None:
 
 def test_words_that_many_share_and_pieces_of_addresses_are_not_quoted() -> None:
     address = "https://archive.org/creators www.creators.org ada@creators.org"
-    texts = {"a": f"alpha {address} beta", "b": f"alpha {address} beta", **dict.fromkeys("cdefg", "alpha")}
+    others = {name: f"alpha {' '.join(name * length for length in range(2, 7))}" for name in "cdefg"}
+    texts = {"a": f"alpha {address} beta", "b": f"alpha {address} beta", **others}
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
     pool = Pool("creators?", passages, {"base": [*texts]}, ENCODER)
     shared = explain("b", RankingWeights({"shared_words": 999.0}), pool)
@@ -107,8 +108,9 @@ def test_a_sentence_without_its_subject_leads_nowhere_unless_a_title_says_it() -
     """A speaker stands in front of what is said."""
     said = Triple("Thane", "Hydration helps Bo too!", "Bo")
     passages = [PoolPassage("a", "", [said]), PoolPassage("b", "", [Triple("Carl", "knows", "Bo")])]
-    for title, length in (("", 0), ("Thane (cook)", 2)):
-        pool = Pool("?", [passages[0]._replace(title=title), passages[1]], {"base": ["a", "b"]}, ENCODER)
+    cases = {("", "Thane: Hydration"): 0, ("Thane (cook)", ""): 2, ("", "Thane: Hydration. Thane cooks"): 2}
+    for (title, text), length in cases.items():
+        pool = Pool("?", [passages[0]._replace(title=title, text=text), passages[1]], {"base": ["a", "b"]}, ENCODER)
         assert len(build_chain(pool, find(pool, "b"))) == length
     own = Triple("Bo", "Welcome to Bern!", "Bern")
     met = Triple("Ada", "met", "Bo")

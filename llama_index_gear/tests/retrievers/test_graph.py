@@ -456,7 +456,7 @@ def test_what_is_kept_of_passages_is_never_stale(new_store: GeARVectorStore, tmp
                 results, expected = now.retrieve(QUESTION), anew.retrieve(QUESTION)
                 assert {result.node.node_id for result in results} == {result.node.node_id for result in expected}
                 assert explain(results) == explain(expected)
-                assert [result.node.text for result in results] == [result.node.text for result in expected]
+                assert [result.text for result in results] == [result.text for result in expected]
                 assert names[1] not in {result.node.node_id for result in results}
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 from qdrant_client.http import models
@@ -34,14 +35,12 @@ def make(path: Path, *, with_vectors: bool = False) -> None:
 
 
 def point(number: int, *, with_vectors: bool) -> models.PointStruct:
-    vector: dict[str, list[float] | models.SparseVector] = {"s": WORDS}
-    return models.PointStruct(
-        id=number, vector={**vector, "v": VECTOR} if with_vectors else vector, payload={"n": number}
-    )
+    vector: Any = {"s": WORDS, "v": VECTOR} if with_vectors else {"s": WORDS}
+    return models.PointStruct(id=number, vector=vector, payload={"n": number})
 
 
 def count(client: EdgeClient, *, with_vector: bool) -> int:
-    condition = [models.HasVectorCondition(has_vector="v")]
+    condition: Any = [models.HasVectorCondition(has_vector="v")]
     match_ = models.Filter(must=condition) if with_vector else models.Filter(must_not=condition)
     return client.count(NAME, match_).count
 
@@ -54,8 +53,8 @@ def search(client: EdgeClient) -> list[int]:
 def check_whole(path: Path, *, given: int = 0) -> None:
     """Check that a collection opens with all its points, `given` of them with the vector at most, and one takes it."""
     with EdgeClient(path) as client:
-        info = client.get_collection(NAME)
-        assert info.config.params.vectors["v"].size == SIZE and info.config.metadata == {"owner": "me"}
+        config: Any = client.get_collection(NAME).config
+        assert config.params.vectors["v"].size == SIZE and config.metadata == {"owner": "me"}
         assert client.count(NAME).count == POINTS
         having = count(client, with_vector=True)
         assert having <= given and having + count(client, with_vector=False) == POINTS
@@ -93,11 +92,12 @@ def test_nothing_is_found_by_it_and_everything_else_is(tmp_path: Path) -> None:
             ),
             models.QueryRequest(query=WORDS, using="s", prefetch=models.Prefetch(query=VECTOR, using="v")),
         ]
-        found = [answer.points for answer in client.query_batch_points(NAME, requests)]
+        found: list[list[Any]] = [answer.points for answer in client.query_batch_points(NAME, requests)]
         assert list(map(len, found)) == [0, 3, 2, 3, 0]
         assert all(point.vector.keys() == {"s"} for point in found[1]) and not found[2][0].vector
         (read,) = client.retrieve(NAME, [3], with_vectors=["v"])
-        assert not read.vector and client.scroll(NAME, with_vectors=["v", "s"])[0][0].vector.keys() == {"s"}
+        scrolled: Any = client.scroll(NAME, with_vectors=["v", "s"])[0][0].vector
+        assert not read.vector and scrolled.keys() == {"s"}
         assert (count(client, with_vector=True), count(client, with_vector=False)) == (0, POINTS)
         update = models.PointVectors(id=5, vector={"v": VECTOR})
         client.batch_update_points(
