@@ -13,7 +13,7 @@ from llama_index_gear.nodes import explain_selection, llm_texts, name_passage, w
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
-from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
+from llama_index_gear.triple import StoredTriple, Triple, fact_key, serialize_triples
 
 
 @dataclass
@@ -123,7 +123,7 @@ class GistMemory:
         added: list[Triple] = []
         left_out: set[tuple[str, ...]] = set()
         for triple in triples:
-            key = tuple(entity_key(slot) for slot in (triple.subject, triple.predicate, triple.object))
+            key = fact_key((triple.subject, triple.predicate, triple.object))
             if key in self._facts:
                 continue
             if len(self._facts) >= self.size:

@@ -137,7 +137,7 @@ async def test_modes(store: GeARVectorStore, mode: VectorStoreQueryMode | None, 
     retriever = GraphRetriever(store, vector_store_query_mode=mode, weights=PLAIN)
     pool = retriever.gather_pool(QUESTION)
     assert set(pool.lists) == lists and all(len(places) <= POOL_TOP_K for places in pool.lists.values())
-    assert (await retriever.agather_pool(QueryBundle(QUESTION))).lists == pool.lists
+    assert retriever.gather_pool(QueryBundle(QUESTION)).lists == pool.lists
     assert {"stephen", "dell"} <= set(list_ids(await retrieve_both_ways(retriever)))
 
 
