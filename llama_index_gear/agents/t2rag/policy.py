@@ -29,7 +29,7 @@ from llama_index_gear.flow import Flow, RunFunction, ask, interleave
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.llm.spans import show_triples, span_flow
 from llama_index_gear.nodes import llm_texts
-from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Step, Unknown
+from llama_index_gear.trace.evidence import ClueState, Slots, Step, Unknown
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, fact_key, serialize_triples
 
@@ -157,13 +157,7 @@ class T2RAGPolicy:
             state.pool.add({node.node_id: node for node in nodes}, hits.chains)
             state.pool.lists.append([node.node_id for node in nodes])
         supporting = [state.supporting_passages[fact] for fact in state.facts.triples]
-        state.trace.note(
-            links=[
-                PassageLink(triple=slots, passages=ids)
-                for slots, ids in zip(serialize_triples(state.facts.triples), supporting, strict=True)
-            ]
-        )
-        return state.pool.final_ranking(supporting, self.top_k)
+        return state.pool.final_ranking(self.top_k, state.facts.triples, supporting)
 
     def _decompose_flow(self, state: _State, record: Step) -> Flow[None]:
         """Ask for the question's clues (structured query decomposition, T²RAG §4.3, step 1)."""
