@@ -41,7 +41,6 @@ from llama_index_gear.errors import (
     StoreError,
     StoreLockedError,
     TripleError,
-    UnsupportedCall,
 )
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import EmbedQuery
@@ -377,27 +376,6 @@ def test_what_was_written_can_be_found_at_once() -> None:
     written = {("upsert", "gear", True), *((call, "gear_triples", True) for call in ("upsert", "update"))}
     assert set(copy.waits) == written
     assert set(client.waits) == written | {("delete", name, True) for name in ("gear", "gear_triples")}
-
-
-def test_the_embedded_engine_refuses_what_it_cannot_do(tmp_path: Path) -> None:
-    nodes = [passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)]
-    for wrong in (
-        CollectionSettings(collection_options={"shard_number": 6}),
-        CollectionSettings(vector_options={"on_disk": True}),
-    ):
-        with pytest.raises(UnsupportedCall):
-            GeARVectorStore.from_path(
-                tmp_path / "store", embed_model=EMBED, embed_triples=True, collection_settings=wrong
-            ).add(nodes)
-    store = GeARVectorStore.from_path(
-        tmp_path / "store",
-        embed_model=EMBED,
-        embed_triples=True,
-        collection_settings=CollectionSettings(search_params=models.SearchParams(exact=True)),
-    )
-    store.add(nodes)
-    assert list_ids(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
-    store.close()
 
 
 async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
