@@ -166,6 +166,11 @@ def serialize_triples(triples: Iterable[Triple]) -> list[list[str]]:
     return [[triple.subject, triple.predicate, triple.object] for triple in triples]
 
 
+def fact_key(slots: Iterable[str]) -> tuple[str, ...]:
+    """Return what two facts share that are the same up to case, punctuation and white space."""
+    return tuple(map(entity_key, slots))
+
+
 @lru_cache(maxsize=1 << 16)  # passages are ranked again and again, and their triples name the same entities
 def entity_key(mention: str) -> str:
     """Return the normal form of a mention. Two mentions with the same key are one entity of the graph.

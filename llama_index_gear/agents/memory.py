@@ -11,9 +11,9 @@ from llama_index_gear.expansion.beam_search import Beam
 from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.nodes import explain_selection, llm_texts, name_passage, with_explanation
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
-from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
+from llama_index_gear.trace.evidence import Linked, PassageLink, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
-from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
+from llama_index_gear.triple import StoredTriple, Triple, fact_key, serialize_triples
 
 
 @dataclass
@@ -48,19 +48,27 @@ class PassagePool:
         return [passage_id for passage_id, _ in reciprocal_rank_fusion(self.lists)]
 
     def final_ranking(
-        self, facts: Sequence[Sequence[str]], top_k: int, kept: Sequence[str] | None = None
+        self,
+        top_k: int,
+        facts: Sequence[Triple] = (),
+        linked: Sequence[Sequence[str]] = (),
+        kept: Sequence[str] | None = None,
     ) -> list[NodeWithScore]:
         """Fuse the lists of all steps with those of all facts (GeAR Eq. 9); return the best, and add them to the trace.
 
         Args:
-            facts: for each fact of the gist, ids of its passages, best first.
             top_k: passages to return.
+            facts: of the gist. Default: none.
+            linked: for each fact, ids of its passages, best first.
             kept: ids of the passages that a filter kept, best first; they alone are returned, in this order. Default
                 None: no filter.
 
         """
+        serialized = serialize_triples(facts)
+        links = [PassageLink(triple=slots, passages=list(ids)) for slots, ids in zip(serialized, linked, strict=True)]
+        self.trace.note(links=links)
         lists = {f"step {number}": ids for number, ids in enumerate(self.lists, start=1)}
-        lists.update({f"fact {number}": list(ids) for number, ids in enumerate(facts, start=1)})
+        lists.update({f"fact {number}": link.passages for number, link in enumerate(links, start=1)})
         fused = reciprocal_rank_fusion(list(lists.values()) if kept is None else [kept])
         if kept is not None:
             lists["filter"] = list(kept)
@@ -123,7 +131,7 @@ class GistMemory:
         added: list[Triple] = []
         left_out: set[tuple[str, ...]] = set()
         for triple in triples:
-            key = tuple(entity_key(slot) for slot in (triple.subject, triple.predicate, triple.object))
+            key = fact_key((triple.subject, triple.predicate, triple.object))
             if key in self._facts:
                 continue
             if len(self._facts) >= self.size:

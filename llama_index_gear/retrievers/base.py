@@ -107,6 +107,17 @@ class StoreRetriever(HasPrompts, BaseRetriever):
         """Passages to return."""
         return self._similarity_top_k
 
+    def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
+        """Find the passages of a question, best first."""
+        raise NotImplementedError  # LlamaIndex gives what implements an abstract method a span of its own
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return run(self._flow(query_bundle), self._backends.answer)
+
+    @dispatcher.span
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await arun(self._flow(query_bundle), self._backends.aanswer)
+
 
 class AgentRetriever(StoreRetriever):
     """Base class of the agents' retrievers: runs a policy in the agent loop and records the trace.
@@ -157,13 +168,6 @@ class AgentRetriever(StoreRetriever):
         Closing the iterator (`aclose`) stops the work.
         """
         return stream_trace(new_trace(query), lambda: self.aretrieve(query))
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return run(self._flow(query_bundle), self._backends.answer)
-
-    @dispatcher.span
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await arun(self._flow(query_bundle), self._backends.aanswer)
 
     def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         check_question(query_bundle.query_str)

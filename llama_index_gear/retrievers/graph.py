@@ -6,20 +6,17 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
-from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, format_value
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
-from llama_index_gear.flow import arun, run
+from llama_index_gear.flow import Flow, run
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.retrievers.base import StoreRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
-
-dispatcher = get_dispatcher(__name__)
 
 _MODES = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.DEFAULT)
 
@@ -93,19 +90,8 @@ class GraphRetriever(StoreRetriever):
 
     def gather_pool(self, query: QueryType) -> Pool:
         """Return the pool of a question, unranked, as `fit_ranking` learns from it."""
-        return run(self._retrieval.pool_flow(_to_bundle(query)), self._backends.answer)[0]
+        bundle = query if isinstance(query, QueryBundle) else QueryBundle(query)
+        return run(self._retrieval.pool_flow(bundle), self._backends.answer)[0]
 
-    async def agather_pool(self, query: QueryType) -> Pool:
-        """`gather_pool`, without blocking the event loop."""
-        return (await arun(self._retrieval.pool_flow(_to_bundle(query)), self._backends.aanswer))[0]
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return run(self._retrieval.retrieve_flow(query_bundle), self._backends.answer)
-
-    @dispatcher.span
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await arun(self._retrieval.retrieve_flow(query_bundle), self._backends.aanswer)
-
-
-def _to_bundle(query: QueryType) -> QueryBundle:
-    return query if isinstance(query, QueryBundle) else QueryBundle(query)
+    def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
+        return self._retrieval.retrieve_flow(query_bundle)

@@ -11,7 +11,6 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters
-from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import check_counts
 from llama_index_gear.expansion.alignment import build_expansion
@@ -20,13 +19,11 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
-from llama_index_gear.flow import arun, run
+from llama_index_gear.flow import Flow
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.retrievers.base import StoreRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
-
-dispatcher = get_dispatcher(__name__)
 
 
 class ExpansionRetriever(StoreRetriever):
@@ -42,12 +39,8 @@ class ExpansionRetriever(StoreRetriever):
         super().__init__(expansion.backends, expansion.prompts, expansion.similarity_top_k, callback_manager)
         self._expansion = expansion
 
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return run(self._expansion.retrieve_flow(query_bundle), self._backends.answer)
-
-    @dispatcher.span
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await arun(self._expansion.retrieve_flow(query_bundle), self._backends.aanswer)
+    def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
+        return self._expansion.retrieve_flow(query_bundle)
 
 
 class NaiveGERetriever(ExpansionRetriever):

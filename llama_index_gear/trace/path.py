@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from llama_index_gear.llm.escaping import split_citations
 from llama_index_gear.trace.evidence import Evidence, Slots, Step
-from llama_index_gear.triple import contains_entity, entity_key
+from llama_index_gear.triple import contains_entity, entity_key, fact_key
 
 MAX_PASSAGES = 8
 """Passages of a path."""
@@ -109,11 +109,6 @@ def find_answer_path(trace: Evidence) -> AnswerPath:
     facts = _choose_facts(noted, chains, passages if is_explicit and not is_resolved else None, words)
     read_in = [passage_id for fact in facts for passage_id in fact.passages]
     return AnswerPath(list(dict.fromkeys([*passages, *read_in]))[:MAX_PASSAGES], facts, _grow_trees(facts, words))
-
-
-def fact_key(slots: Slots) -> tuple[str, ...]:
-    """Return what two facts share that are the same up to case, punctuation and white space."""
-    return tuple(entity_key(slot) for slot in slots)
 
 
 def locate_walked_facts(step: Step) -> Iterator[tuple[Slots, str]]:

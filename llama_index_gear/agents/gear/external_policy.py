@@ -22,7 +22,7 @@ from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_f
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.trace.evidence import Step
 from llama_index_gear.trace.trace import Trace
-from llama_index_gear.triple import entity_key, serialize_triples
+from llama_index_gear.triple import serialize_triples
 
 
 @dataclass
@@ -65,7 +65,7 @@ class ExternalPolicy:
     def finish_flow(self, state: _State) -> Flow[list[NodeWithScore]]:
         """Return the passages that the filter kept; if it was not asked, those of all steps, fused."""
         yield from ()
-        return state.pool.final_ranking([], self.top_k, state.kept)
+        return state.pool.final_ranking(self.top_k, kept=state.kept)
 
     def _search_flow(self, state: _State, record: Step) -> Flow[str]:
         """Search, read, and, but in the first of several steps, expand; return why the loop ends here, or ""."""
@@ -78,9 +78,7 @@ class ExternalPolicy:
         else:
             walk = yield from self.expansion.walk_graph_flow(query, passages)
             reading = walk.seeds.reading
-            state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
-            state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
-            note_walk(state.trace, record, walk)
+            note_walk(state, record, walk)
         state.trace.note_problem(record, reading.problem, "the reading was left out", unread=True)
         added, left_out = state.gist.add(reading.triples)
         state.trace.note(
@@ -97,11 +95,7 @@ class ExternalPolicy:
         state.trace.note(record, answerable=parsed.value.sufficient)
         if parsed.value.sufficient:
             return "sufficient"
-        state.bundle = QueryBundle(parsed.value.query)
-        state.trace.note(record, next_query=parsed.value.query)
-        if entity_key(parsed.value.query) in map(entity_key, state.queries):
-            return "repeated query"
-        return ""
+        return state.go_on(record, parsed.value.query)
 
     def _rank_flow(self, state: _State, record: Step, top_k: int) -> Flow[None]:
         """Ask which passages of the pool help (Eq. 6), and keep those, best first."""

@@ -30,7 +30,7 @@ from llama_index_gear.flow import EmbedQuery, Flow, Request, ask_all, interleave
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
-from llama_index_gear.trace.evidence import Misaligned, PassageLink, Step
+from llama_index_gear.trace.evidence import Misaligned, Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
 
@@ -53,6 +53,12 @@ class SearchState:
     gist: GistMemory
     pool: PassagePool
     queries: list[str] = field(default_factory=list)
+
+    def go_on(self, record: Step, query: str) -> str:
+        """Take the next step's query; return why the loop ends here, or "" to go on."""
+        self.bundle = QueryBundle(query)
+        self.trace.note(record, next_query=query)
+        return "repeated query" if entity_key(query) in map(entity_key, self.queries) else ""
 
 
 @dataclass
@@ -115,14 +121,7 @@ class GistPolicy:
             if is_bug or not any(state.pool.lists):
                 raise
             state.trace.note(stopped=describe_failure(error))  # the steps' passages are ranked without the gist's
-        if linked:
-            state.trace.note(
-                links=[
-                    PassageLink(triple=slots, passages=ids)
-                    for slots, ids in zip(serialize_triples(facts), linked, strict=True)
-                ]
-            )
-        return state.pool.final_ranking(linked, self.top_k)
+        return state.pool.final_ranking(self.top_k, facts if linked else [], linked)
 
     def _link_flow(self, state: GistState, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
         """Return, for each fact, passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) (GeAR Eq. 10), as passage ids.
@@ -213,10 +212,12 @@ def base_search_flow(
     return query, passages
 
 
-def note_walk(trace: Trace, record: Step, walk: ExpansionResult) -> None:
-    """Write a graph expansion into the record of its step. A linked triple has the passage that the walk found."""
+def note_walk(state: SearchState, record: Step, walk: ExpansionResult) -> None:
+    """Add a graph expansion to the pool and the record of its step. Linked triples have passages that it found."""
+    state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
+    state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
     located = {triple.id: triple for beam in walk.beams for triple in beam.chain}
-    trace.note(
+    state.trace.note(
         record,
         proximal=serialize_triples(walk.seeds.reading.triples),
         linked=trace_triples(located.get(triple.id, triple) for triple in walk.seeds.triples),
@@ -228,7 +229,7 @@ def note_walk(trace: Trace, record: Step, walk: ExpansionResult) -> None:
         fallback=walk.seeds.fallback,
         beams=trace_beams(walk.beams),
         pagerank=walk.pagerank,
-        passages=[passage_id for passage_id, _ in walk.fused],
+        passages=state.pool.lists[-1],
     )
 
 
@@ -252,9 +253,7 @@ class GeARPolicy(GistPolicy):
         if not passages:
             return "nothing found"
         walk = yield from self.expansion.walk_graph_flow(query, passages)
-        state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
-        state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
-        note_walk(state.trace, record, walk)
+        note_walk(state, record, walk)
         state.trace.note_problem(record, walk.seeds.reading.problem, "the reading was left out", unread=True)
         verdict = yield from self._read_flow(state, record, walk)
         if verdict.answerable:
@@ -296,8 +295,4 @@ class GeARPolicy(GistPolicy):
         state.trace.note_problem(record, parsed.problem, "the search ends", unread=True)
         if parsed.value is None:
             return "no further query"
-        state.bundle = QueryBundle(parsed.value)
-        state.trace.note(record, next_query=parsed.value)
-        if entity_key(parsed.value) in map(entity_key, state.queries):
-            return "repeated query"
-        return ""
+        return state.go_on(record, parsed.value)

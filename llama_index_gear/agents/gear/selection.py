@@ -26,7 +26,7 @@ from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, requ
 from llama_index_gear.llm.selection import read_needed
 from llama_index_gear.nodes import CHAIN_KEY, llm_texts
 from llama_index_gear.trace.evidence import Step
-from llama_index_gear.triple import StoredTriple, Triple, entity_key
+from llama_index_gear.triple import StoredTriple, Triple
 
 STEP_PROMPT = PromptTemplate(
     """You find the answer to a question, search by search. Between the lines of ##### stand the numbered passages \
@@ -158,9 +158,7 @@ class SelectionPolicy(GistPolicy):
             return ""
         if reply is None or not reply.query:
             return "no further query"
-        state.bundle = QueryBundle(reply.query)
-        state.trace.note(record, next_query=reply.query)
-        return "repeated query" if entity_key(reply.query) in map(entity_key, state.queries) else ""
+        return state.go_on(record, reply.query)
 
     def _search_flow(self, state: GistState, record: Step) -> Flow[list[str]]:
         """Gather the pool of the step's query; return the ids of its passages, ranked."""

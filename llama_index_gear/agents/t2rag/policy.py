@@ -10,7 +10,7 @@ from typing import Literal
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_gear.agents.memory import GistMemory, PassagePool, trace_triples
-from llama_index_gear.agents.t2rag.clues import Clue, Clues, build_proposition
+from llama_index_gear.agents.t2rag.clues import Clue, Clues, build_proposition, slots_of
 from llama_index_gear.agents.t2rag.prompts import (
     DECOMPOSE_PROMPT,
     RESOLVE_PROMPT,
@@ -21,7 +21,6 @@ from llama_index_gear.agents.t2rag.resolution import (
     Material,
     ResolutionResult,
     apply_statements,
-    fact_key,
     supporting_passages,
 )
 from llama_index_gear.errors import ArgumentError
@@ -30,9 +29,9 @@ from llama_index_gear.flow import Flow, RunFunction, ask, interleave
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.llm.spans import show_triples, span_flow
 from llama_index_gear.nodes import llm_texts
-from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Step, Unknown
+from llama_index_gear.trace.evidence import ClueState, Slots, Step, Unknown
 from llama_index_gear.trace.trace import Trace
-from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
+from llama_index_gear.triple import StoredTriple, Triple, fact_key, serialize_triples
 
 PROMPTS = {"decompose": DECOMPOSE_PROMPT, "resolve": RESOLVE_PROMPT}
 """The prompts of T²RAG, by name."""
@@ -158,13 +157,7 @@ class T2RAGPolicy:
             state.pool.add({node.node_id: node for node in nodes}, hits.chains)
             state.pool.lists.append([node.node_id for node in nodes])
         supporting = [state.supporting_passages[fact] for fact in state.facts.triples]
-        state.trace.note(
-            links=[
-                PassageLink(triple=slots, passages=ids)
-                for slots, ids in zip(serialize_triples(state.facts.triples), supporting, strict=True)
-            ]
-        )
-        return state.pool.final_ranking(supporting, self.top_k)
+        return state.pool.final_ranking(self.top_k, state.facts.triples, supporting)
 
     def _decompose_flow(self, state: _State, record: Step) -> Flow[None]:
         """Ask for the question's clues (structured query decomposition, T²RAG §4.3, step 1)."""
@@ -247,9 +240,9 @@ class T2RAGPolicy:
         result: ResolutionResult
         result = yield from ask(RunFunction(resolve))
         added, left_out = state.facts.add([statement.triple for statement in result.facts])
-        facts = {fact_key(fact): fact for fact in state.facts.triples}
+        facts = {fact_key(slots_of(fact)): fact for fact in state.facts.triples}
         for statement in result.facts:
-            fact = facts.get(fact_key(statement.triple))
+            fact = facts.get(fact_key(slots_of(statement.triple)))
             if fact is not None:
                 known_ids = state.supporting_passages.get(fact, [])
                 new_ids = supporting_passages(statement, texts, propositions)

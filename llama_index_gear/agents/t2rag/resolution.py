@@ -18,7 +18,7 @@ from llama_index_gear.agents.t2rag.clues import (
     unknowns_in,
     unknowns_of,
 )
-from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
+from llama_index_gear.triple import StoredTriple, Triple, entity_key, fact_key
 
 _NO_VALUE = re.compile(
     r"\W*(?:(?:is |was |are )?(?:not|un|in)[ -]?"
@@ -231,11 +231,6 @@ class _Placer:
         )
 
 
-def fact_key(triple: Triple) -> tuple[str, ...]:
-    """Return a key that two triples share if they state the same fact."""
-    return tuple(entity_key(slot) for slots in serialize_triples([triple]) for slot in slots)
-
-
 def supporting_passages(
     statement: Statement, texts: Mapping[str, str], propositions: Sequence[StoredTriple]
 ) -> list[str]:
@@ -256,8 +251,10 @@ def supporting_passages(
     stating = {passage_id for passage_id, text in texts.items() if Material([text]).states(names)}
     named = [ids[number - 1] for number in statement.passages if 1 <= number <= len(ids)]
     supporting = [passage_id for passage_id in named if passage_id in stating]
-    key = fact_key(statement.triple)
-    supporting += [proposition.passage_id for proposition in propositions if fact_key(proposition.triple) == key]
+    key = fact_key(slots_of(statement.triple))
+    supporting += [
+        proposition.passage_id for proposition in propositions if fact_key(slots_of(proposition.triple)) == key
+    ]
     return list(dict.fromkeys(supporting or (passage_id for passage_id in ids if passage_id in stating)))
 
 

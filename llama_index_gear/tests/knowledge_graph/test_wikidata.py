@@ -591,8 +591,7 @@ def test_of_a_property_s_statements_the_best_count_as_in_truthy_dumps(
         *(_make_entity(f"Q{100 + n}", {"en": f"City {n}"}) for n in range(3)),
         *(_make_entity(name, {"en": label}) for name, label in (("P36", "capital"), ("P37", "language"))),
     ]
-    (tmp_path / "dump.json").write_text("[\n" + ",\n".join(map(json.dumps, entities)) + "\n]\n", "utf-8")
-    dump = WikidataDump(tmp_path / "dump.json", tmp_path / "index")
+    dump = WikidataDump(_write_dump(tmp_path / "dump.json", entities), tmp_path / "index")
     found = [triple.triple.object for triple in dump if triple.triple.predicate == "capital"]
     assert found == [f"City {n}" for n in left]
     assert sum(dump.report.dropped.values()) == len(ranks) - len(left) and dump.report.kept == len(left) + 1
@@ -601,8 +600,7 @@ def test_of_a_property_s_statements_the_best_count_as_in_truthy_dumps(
 def test_some_value_that_is_preferred_replaces_the_others_too(tmp_path: Path) -> None:
     statements = [_make_statement(_make_item(2)), _make_statement(None, "somevalue", rank="preferred")]
     entities = [_make_entity("Q1", {"en": "Ada"}, {"P1": statements}), _make_entity("P1", {"en": "p"})]
-    (tmp_path / "dump.json").write_text("\n".join(map(json.dumps, entities)), "utf-8")
-    dump = WikidataDump(tmp_path / "dump.json", tmp_path / "index")
+    dump = WikidataDump(_write_dump(tmp_path / "dump.json", entities), tmp_path / "index")
     assert not list(dump) and dump.report.dropped == {"another preferred": 1, "no or some value": 1}
 
 
@@ -616,8 +614,7 @@ def test_a_name_for_all_languages_is_one_of_each(tmp_path: Path, languages: list
         _make_entity("Q3", {"fr": "Port"}),
         _make_entity("P1", {"mul": "in"}),
     ]
-    (tmp_path / "dump.json").write_text("\n".join(map(json.dumps, entities)), "utf-8")
-    dump = WikidataDump(tmp_path / "dump.json", tmp_path / "index", languages=languages)
+    dump = WikidataDump(_write_dump(tmp_path / "dump.json", entities), tmp_path / "index", languages=languages)
     for _ in range(2):
         assert [triple.triple for triple in dump] == [Triple("Nora Blum", "in", "Osthafen")]
         assert dump.unlabeled == 1 and "1 no label" in str(dump.report), "counted once, however often it is read"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +10,12 @@ from typing import Any, TypeAlias
 import pytest
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQueryMode
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQueryMode
 
 import llama_index_gear.expansion.pagerank as pagerank
 import llama_index_gear.expansion.pool_retrieval as pool_retrieval
 from llama_index_gear import GeARVectorStore, GraphRetriever, LocalPageRank, PassageRanker, RankingWeights
-from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
+from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
 from llama_index_gear.flow import EmbedQuery, run
 from llama_index_gear.testing import WordEmbedding
@@ -140,7 +138,7 @@ async def test_modes(store: GeARVectorStore, mode: VectorStoreQueryMode | None, 
     retriever = GraphRetriever(store, vector_store_query_mode=mode, weights=PLAIN)
     pool = retriever.gather_pool(QUESTION)
     assert set(pool.lists) == lists and all(len(places) <= POOL_TOP_K for places in pool.lists.values())
-    assert (await retriever.agather_pool(QueryBundle(QUESTION))).lists == pool.lists
+    assert retriever.gather_pool(QueryBundle(QUESTION)).lists == pool.lists
     assert {"stephen", "dell"} <= set(list_ids(await retrieve_both_ways(retriever)))
 
 
@@ -314,29 +312,7 @@ def test_a_foreign_retriever_is_asked_with_the_caller_s_query(store: GeARVectorS
     assert (asked.query_str, asked.embedding) == (QUESTION, [1.0, 2.0]) and asked is not own
 
 
-def test_a_base_retriever_s_nodes_stay_as_they_are(store: GeARVectorStore) -> None:
-    results = make_results("stephen", "milk")
-    before = [result.node.model_dump() for result in results]
-    GraphRetriever(store, Fixed(*results)).retrieve(QUESTION)
-    assert [result.node.model_dump() for result in results] == before
-
-
 # -- filters and tenants ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", [None, VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE])
-async def test_a_filter_binds_every_list(store: GeARVectorStore, mode: VectorStoreQueryMode | None) -> None:
-    without_dell = MetadataFilters(
-        filters=[*OPEN.filters, MetadataFilter(key="open", value="no", operator=FilterOperator.NE)]
-    )
-    for filters in (OPEN, without_dell):
-        retriever = GraphRetriever(store, filters=filters, similarity_top_k=1000, vector_store_query_mode=mode)
-        found = await retrieve_both_ways(retriever)
-        assert found and {result.node.metadata["open"] for result in found} == {"yes"}
-        named = {passage_id for ids in retriever.gather_pool(QUESTION).lists.values() for passage_id in ids}
-        assert named == set(list_ids(found))
-    nothing = MetadataFilters(filters=[MetadataFilter(key="open", value="perhaps")])
-    assert await retrieve_both_ways(GraphRetriever(store, filters=nothing, vector_store_query_mode=mode)) == []
 
 
 async def test_a_filter_binds_pagerank(new_store: GeARVectorStore) -> None:
@@ -354,35 +330,6 @@ async def test_a_filter_binds_pagerank(new_store: GeARVectorStore) -> None:
     assert {*free.gather_pool(QUESTION).lists["pagerank"]} == {"stephen", "dell", "charlotte"}
     assert {*bound.gather_pool(QUESTION).lists["pagerank"]} == {"stephen"}
     assert list_ids(await retrieve_both_ways(bound)) == ["stephen"]
-
-
-async def test_a_filter_drops_foreign_nodes_that_the_store_does_not_know(store: GeARVectorStore) -> None:
-    unknown = TextNode(id_="unknown", text=QUESTION, metadata={"open": "yes"})
-    disguised = TextNode(id_="filler-0", text=QUESTION, metadata={"open": "yes"})  # stored as closed
-    base = Fixed(NodeWithScore(node=unknown), NodeWithScore(node=disguised), *make_results("stephen"))
-    found = await retrieve_both_ways(GraphRetriever(store, base, filters=OPEN, similarity_top_k=1000))
-    assert "stephen" in list_ids(found) and not {"unknown", "filler-0"} & set(list_ids(found))
-
-
-def test_filters_that_cannot_be_honored_are_refused(store: GeARVectorStore) -> None:
-    wrong = MetadataFilters(filters=[MetadataFilter(key="open", value=["a"], operator=FilterOperator.GT)])
-    for base in (None, Fixed(*make_results("stephen"))):
-        with pytest.raises(UnsupportedFilter):
-            GraphRetriever(store, base, filters=wrong).retrieve(QUESTION)
-
-
-async def test_a_tenant_sees_its_own(tmp_path: Path) -> None:
-    with GeARVectorStore.from_path(tmp_path / "shared", embed_model=EMBED, tenant_field="who") as shared:
-        for tenant in ("ada", "bob"):
-            shared.for_tenant(tenant).add(
-                [passage(f"{tenant}-{name}", text, facts, embed_model=EMBED) for name, (text, facts) in FACTS.items()]
-            )
-        with pytest.raises(TenantError, match="who"):
-            GraphRetriever(shared)
-        base = Fixed(*(NodeWithScore(node=TextNode(id_=f"{who}-stephen", text="x")) for who in ("ada", "bob")))
-        for retriever in (GraphRetriever(shared.for_tenant("ada")), GraphRetriever(shared.for_tenant("ada"), base)):
-            found = await retrieve_both_ways(retriever)
-            assert len(found) >= 3 and all(name.startswith("ada-") for name in list_ids(found))
 
 
 # -- the explanation --------------------------------------------------------------------------------------------------
@@ -425,13 +372,6 @@ def test_settings_change_what_they_say(store: GeARVectorStore) -> None:
     near = GraphRetriever(store, pagerank=LocalPageRank(restart=1.0)).gather_pool(QUESTION).lists["pagerank"]
     far = GraphRetriever(store, pagerank=LocalPageRank(restart=0.2)).gather_pool(QUESTION).lists["pagerank"]
     assert near != far
-
-
-def test_it_is_bound_to_its_process(store: GeARVectorStore) -> None:
-    """As every retriever over a store; it says so in plain words."""
-    for attempt in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(StoreError, match="holds a connection, and can be neither pickled nor copied"):
-            attempt(GraphRetriever(store))
 
 
 def test_what_is_kept_of_passages_is_never_stale(new_store: GeARVectorStore, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from llama_index.core.base.llms.types import CompletionResponse
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.node_parser import HierarchicalNodeParser, TokenTextSplitter, get_leaf_nodes
-from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
@@ -297,23 +296,6 @@ async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbe
 # -- filters ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_filter_binds_every_hop(store: GeARVectorStore) -> None:
-    only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
-    found = await retrieve_both_ways(
-        NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3), filters=only)
-    )
-    assert "dell" not in list_ids(found)
-    assert all(["Dell Curry", "went to", "Virginia Tech"] not in node.node.metadata["gear_chain"] for node in found)
-
-
-async def test_a_filter_binds_a_foreign_base_too(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    foreign = RankBM25Retriever([*make_nodes(embed_model), TextNode(id_="unknown", text=QUESTION)], similarity_top_k=7)
-    assert {"noise-1", "unknown"} <= set(list_ids(foreign.retrieve(QUESTION)))
-    only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="noise")])
-    found = await retrieve_both_ways(NaiveGERetriever(store, foreign, filters=only))
-    assert found and set(list_ids(found)) <= {"stephen", "dell", "tech"}
-
-
 def test_what_the_store_s_own_search_found_is_not_fetched_to_apply_filters(
     store: GeARVectorStore, embed_model: WordEmbedding, noted_reads: NotedReads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,11 +340,6 @@ def test_what_the_store_s_own_search_found_is_not_fetched_to_apply_filters(
 
 def list_fetches(noted_reads: NotedReads) -> list[Sequence[str]]:
     return [arguments[0] for name, arguments in noted_reads if name == "points_flow"]
-
-
-async def test_a_filter_that_matches_nothing_finds_nothing(store: GeARVectorStore) -> None:
-    none = MetadataFilters(filters=[MetadataFilter(key="no such field", value="x")])
-    assert await retrieve_both_ways(NaiveGERetriever(store, filters=none)) == []
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------
@@ -576,22 +553,6 @@ def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> N
     assert len(seen[0]) == len(PASSAGES)
 
 
-def test_a_postprocessor_s_arguments_are_its_walk_s(store: GeARVectorStore) -> None:
-    settings = BeamSearch(beam_size=5, beam_length=3, neighbors=6, gamma=7.0, diversity=False, scorer="additive")
-    search = DiverseTripleBeamSearch(store, beam_search=settings, top_n=4)
-    retriever = NaiveGERetriever(store, beam_search=settings, similarity_top_k=4)
-    for expansion in (search._expansion, retriever._expansion):
-        assert (expansion.similarity_top_k, expansion.beam_search) == (4, settings)
-    prompt = PromptTemplate("Mine: {question} / {passages}")
-    llm = ScriptedLLM(["[]"])
-    DiverseTripleBeamSearch(store, llm=llm, prompts={"read": prompt}).postprocess_nodes(
-        NaiveGERetriever(store).retrieve(QUESTION), query_str=QUESTION
-    )
-    assert llm.history[0].startswith("Mine: ")
-    with pytest.raises(TypeError):
-        DiverseTripleBeamSearch(store, filter=None)  # type: ignore[call-arg]
-
-
 async def test_under_auto_merging(tmp_path: Path, embed_model: WordEmbedding) -> None:
     text = " ".join(text + "." for text, _ in PASSAGES.values())
     sizes = {"large": 256, "small": 32}
@@ -648,8 +609,3 @@ async def test_postprocessor_equals_retriever(store: GeARVectorStore, embed_mode
         given = base.retrieve(QUESTION)
         assert search.postprocess_nodes(given, query_str=QUESTION) == expected
         assert await search.apostprocess_nodes(given, query_str=QUESTION) == expected
-
-
-def test_postprocessor_needs_a_question(store: GeARVectorStore) -> None:
-    with pytest.raises(ArgumentError, match="question"):
-        DiverseTripleBeamSearch(store).postprocess_nodes([])

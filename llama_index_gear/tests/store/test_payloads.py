@@ -66,6 +66,8 @@ def is_same(given: Any, found: Any) -> bool:
     return type(given) is type(found) and given == found
 
 
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
 UNSTORABLE = {
     "lists": nest(MAX_LEVELS),
     "dicts": nest(MAX_LEVELS, by="dicts"),
@@ -79,6 +81,8 @@ UNSTORABLE = {
     "number as key": {"a": {7: 1}},
     "nothing as key": {None: 1},
     "object": object(),
+    "bytes": b"\xff",
+    "cycle": CYCLE,
     "read once": iter([1]),
 }
 

@@ -41,7 +41,6 @@ from llama_index_gear.errors import (
     StoreError,
     StoreLockedError,
     TripleError,
-    UnsupportedCall,
 )
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import EmbedQuery
@@ -379,27 +378,6 @@ def test_what_was_written_can_be_found_at_once() -> None:
     assert set(client.waits) == written | {("delete", name, True) for name in ("gear", "gear_triples")}
 
 
-def test_the_embedded_engine_refuses_what_it_cannot_do(tmp_path: Path) -> None:
-    nodes = [passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)]
-    for wrong in (
-        CollectionSettings(collection_options={"shard_number": 6}),
-        CollectionSettings(vector_options={"on_disk": True}),
-    ):
-        with pytest.raises(UnsupportedCall):
-            GeARVectorStore.from_path(
-                tmp_path / "store", embed_model=EMBED, embed_triples=True, collection_settings=wrong
-            ).add(nodes)
-    store = GeARVectorStore.from_path(
-        tmp_path / "store",
-        embed_model=EMBED,
-        embed_triples=True,
-        collection_settings=CollectionSettings(search_params=models.SearchParams(exact=True)),
-    )
-    store.add(nodes)
-    assert list_ids(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
-    store.close()
-
-
 async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
     def list_thresholds(client: Listening, kind: str) -> list[int]:
         return [kwargs["optimizers_config"].indexing_threshold for name, kwargs in client.told if name == kind]
@@ -507,21 +485,6 @@ def test_a_node_without_embedding_is_refused_before_anything_is_written(
     assert contents(store) == {}
 
 
-def test_a_node_of_another_dimension_is_refused_before_anything_is_written(make_store: MakeStore) -> None:
-    store = make_store()
-    odd = passage("odd", "x", embed_model=WordEmbedding(3))
-    with pytest.raises(EmbeddingError, match="'odd' has 3 dimensions.*256"):
-        store.add([passage("p", "x"), odd])
-    assert contents(store) == {}
-    assert store.get_nodes() == []  # the failed call left no wrong idea of what exists
-    assert store.query(make_query("x")).ids == []
-    store.add([passage("p", "x", [("A", "is", "B")])])
-    before = contents(store)
-    with pytest.raises(EmbeddingError, match="use the embedding model it was filled with"):
-        store.add([passage("p", "new"), odd])
-    assert contents(store) == before
-
-
 @pytest.mark.parametrize(
     "malformed", ["text", 7, ["text"], [{"subject": "A"}], [{"subject": "A", "predicate": "is", "object": " "}], [None]]
 )
@@ -571,24 +534,6 @@ def test_any_text_comes_back_unchanged(make_store: MakeStore, text: str) -> None
     assert read(store).passage_triples_flow(["id " + text], query, None) == []
 
 
-def test_lone_surrogates_are_refused_by_name_before_anything_is_written(make_store: MakeStore) -> None:
-    store = make_store()
-    store.add([passage("p", "x", [("A", "is", "B")])])
-    before = contents(store)
-    half = "half \ud83d"
-    vector = EMBED.get_text_embedding("x")
-    for bad in (
-        TextNode(id_="bad", text=half, embedding=vector),
-        TextNode(id_="bad", text="x", metadata={"key": [half]}, embedding=vector),
-        TextNode(id_=half, text="x", embedding=vector),
-        passage("bad", "x", [("A", "is", half)]),
-        passage("bad", "x", document=half),
-    ):
-        with pytest.raises(ArgumentError, match="lone surrogate"):
-            store.add([passage("p", "new"), bad])
-    assert contents(store) == before
-
-
 def test_metadata_that_json_has_no_word_for_is_stored_as_text(make_store: MakeStore) -> None:
     store = make_store()
     metadata = {"seen": date(2020, 1, 2), "pairs": {"c": {"d": Path("x")}}}
@@ -598,22 +543,6 @@ def test_metadata_that_json_has_no_word_for_is_stored_as_text(make_store: MakeSt
     assert store.check(sample_size=0).ok
 
 
-CYCLE: list[Any] = []
-CYCLE.append(CYCLE)
-
-
-@pytest.mark.parametrize("value", [object(), b"\xff", {("\ud83d",): 1}, CYCLE], ids=["object", "bytes", "key", "cycle"])
-def test_metadata_that_json_cannot_say_is_refused_by_name_and_leaves_nothing(make_store: MakeStore, value: Any) -> None:
-    store = make_store()
-    good, bad = (passage(name, "x", [("A", "is", "B")]) for name in ("good", "bad"))
-    bad.metadata["what"] = value
-    with pytest.raises(ArgumentError, match="'bad'.*JSON"):
-        store.add([good, bad])
-    assert not any(contents(store).values())
-    store.add([good])
-    assert store.check().ok
-
-
 def test_a_passage_of_a_megabyte(make_store: MakeStore) -> None:
     store = make_store()
     text = "word " * 200_000 + "needle"
@@ -621,14 +550,6 @@ def test_a_passage_of_a_megabyte(make_store: MakeStore) -> None:
     (node,) = store.get_nodes(["big"])
     assert node.get_content() == text
     assert store.query(make_query("needle", mode=VectorStoreQueryMode.SPARSE)).ids == ["big"]
-
-
-def test_a_bad_batch_size_is_a_good_one_s_border(make_store: MakeStore) -> None:
-    one, many = make_store(batch_size=1), make_store(batch_size=100)
-    nodes = [passage(f"n{n}", f"text {n}", [(f"E{n}", "in", "Hub")]) for n in range(5)]
-    for store in (one, many):
-        store.add(nodes)
-    assert contents(one) == contents(many)
 
 
 def test_triples_that_are_gone_do_no_harm(make_store: MakeStore) -> None:
@@ -653,12 +574,6 @@ def test_nothing_is_opened_before_the_first_call(tmp_path: Path) -> None:
     store.add([passage("p", "x")])
     assert path.exists()
     store.close()
-
-
-def test_no_server_is_needed_to_construct() -> None:
-    client = QdrantClient(url="http://localhost:9", check_compatibility=False)
-    GeARVectorStore(client=client, embed_model=EMBED)
-    client.close()
 
 
 def look_and_add(path: Path, report: Connection) -> None:
@@ -731,9 +646,6 @@ def test_a_collection_of_another_program_is_not_touched(tmp_path: Path) -> None:
     assert client.count("gear").count == 0
     assert not client.collection_exists("gear_triples")
     store.close()
-
-
-# -- what a killed call left behind --------------------------------------------------------------------------------
 
 
 # -- what another embedding model left behind ----------------------------------------------------------------------
@@ -1276,13 +1188,6 @@ async def test_adding_reads_no_passage_on_the_event_loop(make_store: MakeStore) 
     readers.clear()
     store.add([node])
     assert readers == {threading.current_thread().name}
-
-
-async def test_both_clients_are_closed() -> None:
-    store = GeARVectorStore(client=QdrantClient(":memory:"), aclient=AsyncQdrantClient(":memory:"), embed_model=EMBED)
-    await store.aclose()
-    with pytest.raises(RuntimeError, match="closed"):
-        await store.aget_nodes()
 
 
 def test_a_wave_of_pagerank_is_one_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

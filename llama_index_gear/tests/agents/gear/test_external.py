@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import pytest
-from llama_index.core import PromptTemplate, VectorStoreIndex
+from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import QueryEngineTool
-from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from llama_index_gear import (
     ExternalGeARRetriever,
@@ -21,7 +19,6 @@ from llama_index_gear import (
     SyncGERetriever,
     Triple,
 )
-from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.alignment import shared_name
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -294,32 +291,6 @@ async def test_a_step_that_finds_nothing(store: GeARVectorStore, graph: External
 
 
 @MODES
-@pytest.mark.parametrize("call", [2, 3, 4])
-async def test_a_later_call_that_fails_loses_nothing(
-    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, call: int
-) -> None:
-    replies: list[Any] = [write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "[1]"]
-    replies[call - 1] = PermissionError("gone")
-    retriever = ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=ScriptedLLM(replies), graph=graph))
-    found, trace = await retrieve(mode, retriever)
-    assert trace.stopped == "failed: PermissionError: gone" and {"jaws", "milk"} <= set(found)
-    assert ("river" in found) == (call == 4)
-
-
-@MODES
-async def test_a_filter_binds_every_passage(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """The filter binds passages that the graph leads to as well as those of the base."""
-    only = MetadataFilters(filters=[MetadataFilter(key="kind", value="food")])
-    llm = ScriptedLLM([write_facts(JAWS)])
-    retriever = ExternalGeARRetriever(
-        SyncGERetriever(store, llm=llm, filters=only, graph=graph), max_steps=1, rank_top_k=None
-    )
-    found, trace = await retrieve(mode, retriever, "Cheese and Jaws, directed by Steven Spielberg")
-    assert found == ["milk"] and "Spielberg is" not in llm.history[0]
-    assert {passage_id for beam in trace.steps[0].beams for passage_id in beam.passage_ids} <= {"milk", ""}
-
-
-@MODES
 async def test_the_engine_takes_the_graph_by_one_argument(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
@@ -356,16 +327,3 @@ async def test_nothing_kept_is_answered_from_the_gist(
     tool = QueryEngineTool.from_defaults(GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph))
     output = tool.call(QUESTION) if mode == "sync" else await tool.acall(QUESTION)
     assert output.content == "Spielberg" and "- Jaws directed by Steven Spielberg" in llm.history[-1]
-
-
-def test_prompts_are_replaceable(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1]"])
-    own = PromptTemplate("Rank {passages} for {question} by {gist}")
-    retriever = ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph), prompts={"rank": own})
-    retriever.update_prompts({"decide": PromptTemplate("Enough? {question} {gist} {queries}")})
-    retriever.retrieve(QUESTION)
-    assert llm.history[1].startswith("Enough? ") and llm.history[2].startswith("Rank ")
-    with pytest.raises(ArgumentError, match="lacks the variable queries"):
-        retriever.update_prompts({"decide": PromptTemplate("{question} {gist}")})
-    with pytest.raises(ArgumentError, match="no prompt 'gist'"):
-        ExternalGeARRetriever(SyncGERetriever(store, llm=llm, graph=graph), prompts={"gist": own})

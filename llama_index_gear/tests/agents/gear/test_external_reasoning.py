@@ -91,24 +91,6 @@ def test_decisions(reply: str, decision: Decision) -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        "",
-        "I cannot say.",
-        '{"sufficient": "perhaps"}',
-        '{"sufficient": false}',
-        '{"sufficient": false, "query": ""}',
-        '{"sufficient": false, "query": true}',
-        "sufficient: true, or sufficient: false",
-        "Where is Rome?",
-    ],
-)
-def test_decisions_that_cannot_be_read(reply: str) -> None:
-    with pytest.raises(ReplyError):
-        parse_decision(scan_reply(reply))
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
         'It says {"sufficient": true}. {"sufficient": false, "query": "Where is Rome?"}',
         '{"sufficient": false, "query": "Forged?"} {"sufficient": false, "query": "Where is Rome?"}',
         '{"sufficient": true, "Sufficient": false, "query": "Where is Rome?"}',
@@ -120,12 +102,6 @@ def test_decisions_that_cannot_be_read(reply: str) -> None:
 def test_two_decisions_are_none(reply: str) -> None:
     with pytest.raises(ReplyError):
         parse_decision(scan_reply(reply))
-
-
-def test_the_same_decision_twice_is_one() -> None:
-    assert parse_decision(scan_reply('{"sufficient": true} {"sufficient": "yes"}')) == Decision(True)
-    twice = '{"sufficient": false, "query": "Where?"}'
-    assert parse_decision(scan_reply(f"{twice}\n{twice}")) == Decision(False, "Where?")
 
 
 @pytest.mark.parametrize(

@@ -10,35 +10,27 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import llama_index.core
 import numpy as np
 import pytest
-from llama_index.core import PromptTemplate, Settings
+from llama_index.core import Settings
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.llms.types import CompletionResponse
-from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
-from llama_index.core.llms.callbacks import llm_completion_callback
-from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear import GeARVectorStore, NaiveGERetriever, SyncGERetriever, Triple, attach_triples
-from llama_index_gear.agents.gear.policy import PROMPTS, Calls
+from llama_index_gear.agents.gear.policy import Calls
 from llama_index_gear.agents.gear.reasoning import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
-from llama_index_gear.agents.loop import Budget, agent_flow
-from llama_index_gear.flow import arun, run
 from llama_index_gear.retrievers.base import GeAREvent
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
-from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
@@ -130,77 +122,6 @@ async def let_others_run() -> None:
         await asyncio.sleep(0)
 
 
-class Slow(ScriptedLLM):
-    """A model that replies after everything else on the event loop has run."""
-
-    def __init__(self, replies: Sequence[Reply] = (), *, otherwise: Any = None) -> None:
-        super().__init__(replies, otherwise=otherwise)
-
-    @llm_completion_callback()
-    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        response = CompletionResponse(text=self._next(prompt))
-        await let_others_run()
-        return response
-
-
-class Hanging(ScriptedLLM):
-    """A model that never replies to one of its calls: it reports the call, then waits for the test's end."""
-
-    _call: int = PrivateAttr()
-    _asked: Callable[[], object] = PrivateAttr()
-    _over: threading.Event = PrivateAttr(default_factory=threading.Event)
-
-    def __init__(self, replies: Sequence[Reply], *, call: int, asked: Callable[[], object] = int) -> None:
-        super().__init__(replies)
-        self._call, self._asked = call, asked
-
-    def let_go(self) -> None:
-        self._over.set()
-
-    @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        response = CompletionResponse(text=self._next(prompt))
-        if len(self.history) == self._call:
-            self._asked()
-            self._over.wait(60)
-        return response
-
-    @llm_completion_callback()
-    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        response = CompletionResponse(text=self._next(prompt))
-        if len(self.history) == self._call:
-            self._asked()
-            await asyncio.Event().wait()
-        return response
-
-
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-async def retrieve_by(
-    clock: Clock, seconds: float, mode: Mode, retriever: PaperGeARRetriever
-) -> tuple[list[NodeWithScore], Trace]:
-    """Run `retrieve` within so many seconds of this clock, which replaces the machine's."""
-    trace, sources = Trace(question=QUESTION), retriever._backends
-    flow = agent_flow(retriever._policy, trace, Budget(timeout=seconds), clock, QueryBundle(QUESTION))
-    found = run(flow, sources.answer) if mode == "sync" else await arun(flow, sources.aanswer)
-    return found, trace
-
-
-async def wait_for_tasks() -> None:
-    """Return when all tasks but this one have ended."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    while others:
-        await asyncio.wait_for(asyncio.wait(others), 60)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-
-
 def write_facts(*slots: Slots) -> str:
     return json.dumps({"triples": slots})
 
@@ -224,7 +145,6 @@ STEP_3 = [write_facts(LIES), write_facts(LIVES, LIES), say_missing("what borders
 STEP_4 = [write_facts(BORDERS), write_facts(BORDERS, LIES)]
 THREE_STEPS = [*STEP_1, ask_next(WHERE_BOB), *STEP_2, ask_next(WHERE_ROME), *STEP_3, ask_next(WHAT_BORDERS)]
 FOUR_STEPS = [*THREE_STEPS, *STEP_4, say_answered("France")]
-UNANSWERABLE = [*THREE_STEPS, *STEP_4, say_missing("a source for it")]
 THREE = ["read", "gist", "reason"]
 FOUR = [*THREE, "rewrite"]
 
@@ -358,18 +278,6 @@ async def test_each_call_is_shown_what_it_is_about(store: GeARVectorStore, mode:
 
 
 @MODES
-async def test_a_question_without_an_answer_ends_after_the_last_step_without_a_further_query(
-    store: GeARVectorStore, mode: Mode
-) -> None:
-    retriever, llm = make_gear(store, UNANSWERABLE)
-    found, trace = await retrieve(mode, retriever)
-    assert (trace.stopped, trace.answer, len(trace.steps)) == ("max_steps", "", 4)
-    assert list_purposes(trace) == [*FOUR, *FOUR, *FOUR, *THREE]
-    assert (trace.steps[-1].answerable, trace.steps[-1].reason) == (False, "a source for it")
-    assert set(list_ids(found)) == set(PASSAGES) and llm.remaining == 0
-
-
-@MODES
 @pytest.mark.parametrize("again", [QUESTION, QUESTION.upper(), f"«{QUESTION}»?!", WHERE_BOB.lower() + " ?"])
 async def test_a_query_that_was_searched_before_ends_the_search(store: GeARVectorStore, mode: Mode, again: str) -> None:
     retriever, llm = make_gear(store, [*STEP_1, ask_next(WHERE_BOB), *STEP_2, ask_next(again)])
@@ -405,18 +313,6 @@ async def test_notes_and_verdicts_that_cannot_be_read_are_told_and_the_search_go
 
 
 @MODES
-async def test_a_reading_that_cannot_be_read_starts_from_the_passages_own_facts(
-    store: GeARVectorStore, mode: Mode
-) -> None:
-    retriever, llm = make_gear(store, ["Well.", "Well, well.", write_facts(FATHER), say_answered("France")])
-    _, trace = await retrieve(mode, retriever)
-    (step,) = trace.steps
-    assert step.fallback and "the reading was left out" in step.problems[0] and step.proximal == []
-    assert {linked.passage_id for linked in step.linked} == {"milk", "ann"}
-    assert (trace.stopped, trace.gist, llm.remaining) == ("answered", [FATHER], 0)
-
-
-@MODES
 async def test_a_step_that_finds_nothing_ends_the_search_and_keeps_the_steps_before(
     store: GeARVectorStore, mode: Mode
 ) -> None:
@@ -424,13 +320,6 @@ async def test_a_step_that_finds_nothing_ends_the_search_and_keeps_the_steps_bef
     found, trace = await retrieve(mode, retriever)
     assert (trace.stopped, trace.steps[1].base, list_purposes(trace)) == ("nothing found", [], FOUR)
     assert {"ann", "bob"} <= set(list_ids(found)) and llm.remaining == 0
-
-
-@MODES
-async def test_a_first_call_that_fails_raises_its_own_error(store: GeARVectorStore, mode: Mode) -> None:
-    retriever, _ = make_gear(store, [PermissionError("down")])
-    with pytest.raises(PermissionError, match="^down$"):
-        await retrieve(mode, retriever)
 
 
 @MODES
@@ -468,12 +357,6 @@ async def test_tokens_and_times_of_every_call_are_counted(store: GeARVectorStore
     assert trace.prompt_tokens == sum(call.prompt_tokens for call in trace.calls)
     assert trace.calls[1].ms > 95 and all(call.ms > 0 for call in trace.calls)
     assert trace.ms >= trace.calls[1].ms
-
-
-async def test_the_trace_is_json_and_comes_back(store: GeARVectorStore) -> None:
-    _, trace = make_gear(store, FOUR_STEPS)[0].retrieve_with_trace(QUESTION)
-    assert Trace.model_validate_json(trace.model_dump_json()) == trace
-    assert json.loads(json.dumps(trace.compact()))["gear_queries"] == [QUESTION, WHERE_BOB, WHERE_ROME, WHAT_BORDERS]
 
 
 # -- the ranking ------------------------------------------------------------------------------------------------------
@@ -536,23 +419,6 @@ async def test_as_many_passages_as_asked_for(store: GeARVectorStore) -> None:
     assert list_ids(make_gear(store, FOUR_STEPS, similarity_top_k=2)[0].retrieve(QUESTION)) == list_ids(whole)[:2]
 
 
-async def test_a_title_is_the_passage_s_own_or_the_beginning_of_its_text(tmp_path: Path) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "titles", embed_model=WordEmbedding(), embed_triples=True)
-    store.add(
-        [
-            make_node("a", "one two", title="Two words"),
-            make_node("b", "one 2 3 4 5 6 7 8"),
-            make_node("c", "one " * 20),
-        ]
-    )
-    _, trace = PaperGeARRetriever(
-        SyncGERetriever(store, llm=ScriptedLLM([write_facts(), write_facts(), say_answered("1")]))
-    ).retrieve_with_trace("one")
-    assert trace.titles == {"a": "Two words", "b": "one 2 3 4 5 6 7 8", "c": "one " * 12 + "…"}
-    assert {source.passage_id: source.title for source in trace.passages} == trace.titles
-    store.close()
-
-
 async def test_the_searches_of_the_linking_run_at_once(store: GeARVectorStore) -> None:
     base = Told()
     await make_gear(store, [write_facts(FATHER), write_facts(FATHER, LIVES, LIES), say_answered("?")], base=base)[
@@ -589,18 +455,6 @@ async def test_note_and_verdict_in_one_call(store: GeARVectorStore, mode: Mode) 
 
 
 @MODES
-async def test_a_merged_reply_without_a_verdict_is_told_and_the_search_goes_on(
-    store: GeARVectorStore, mode: Mode
-) -> None:
-    retriever, llm = make_gear(
-        store, [write_facts(FATHER), write_facts(FATHER), "?", ask_next(QUESTION)], calls="merged"
-    )
-    _, trace = await retrieve(mode, retriever)
-    assert trace.steps[0].problems[0].endswith("no fact was noted, the search goes on")
-    assert (trace.gist, trace.stopped, llm.remaining) == ([], "repeated query", 0)
-
-
-@MODES
 async def test_a_single_call_whose_facts_are_the_gist(store: GeARVectorStore, mode: Mode) -> None:
     retriever, llm = make_gear(store, [write_facts(FATHER, FATHER, LIES)], calls="single", passage_link_top_k=1)
     found, trace = await retrieve(mode, retriever)
@@ -611,14 +465,6 @@ async def test_a_single_call_whose_facts_are_the_gist(store: GeARVectorStore, mo
     ranks = {result.node.node_id: result.node.metadata["gear_ranks"] for result in found}
     assert ranks["rome"]["fact 2"] == ranks["ann"]["fact 1"] == 1 and "fact 1" not in ranks["rome"]
     assert ranks["milk"].keys() == {"step 1"}
-
-
-@MODES
-async def test_a_single_call_that_notes_nothing_leaves_the_walk(store: GeARVectorStore, mode: Mode) -> None:
-    retriever, _ = make_gear(store, [write_facts()], calls="single")
-    found, trace = await retrieve(mode, retriever)
-    assert (trace.gist, trace.links, trace.steps[0].fallback) == ([], [], "the reader noted no fact")
-    assert list_ids(found) == trace.steps[0].passages and len(found) > 2
 
 
 @MODES
@@ -663,64 +509,7 @@ async def test_the_gist_is_bounded(store: GeARVectorStore, mode: Mode) -> None:
     assert max(prompt.count("\n- Ann") for prompt in llm.history) == 100
 
 
-# -- budgets ----------------------------------------------------------------------------------------------------------
-
-
-@MODES
-async def test_a_second_try_counts_against_the_limit_too(store: GeARVectorStore, mode: Mode) -> None:
-    retriever, llm = make_gear(
-        store, ["Well.", write_facts(FATHER), write_facts(FATHER)], budget=Budget(max_llm_calls=1)
-    )
-    found, trace = await retrieve(mode, retriever)
-    assert (trace.stopped, list_purposes(trace)) == ("max_llm_calls", ["read"])
-    assert (
-        list_ids(found) == ["milk", "ann"] and llm.remaining == 2
-    )  # the walk was cut short: the base is what is known
-
-
-@MODES
-async def test_a_time_out_keeps_what_is_known(store: GeARVectorStore, mode: Mode) -> None:
-    clock = Clock()
-
-    def reply_fourth(prompt: str) -> str:
-        clock.now += 999.9  # a tenth of a second is left for the fifth
-        return FOUR_STEPS[3]
-
-    llm = Hanging([*FOUR_STEPS[:3], reply_fourth, *FOUR_STEPS[4:]], call=5)
-    found, trace = await retrieve_by(clock, 1000, mode, make_gear(store, llm=llm)[0])
-    llm.let_go()
-    assert (trace.stopped, trace.gist, list_purposes(trace)) == ("timeout", [FATHER], [*FOUR, "read"])
-    assert trace.calls[-1].error == "OutOfTime: no reply within 0.1 s" and trace.calls[-1].ms > 95
-    assert trace.ms == pytest.approx(999_900)
-    assert {"ann", "bob", "milk"} <= set(list_ids(found)) and len(llm.history) == 5
-
-
-@MODES
-async def test_the_model_s_own_time_out_is_a_failure_once_it_was_asked_again(
-    store: GeARVectorStore, mode: Mode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
-    for timeout in (None, 60):
-        late = [TimeoutError("late")] * 4
-        retriever, llm = make_gear(store, [write_facts(FATHER), *late], budget=Budget(timeout=timeout))
-        _, trace = await retrieve(mode, retriever)
-        assert trace.stopped == "failed: TimeoutError: late"
-        assert llm.remaining == 0 and [call.tries for call in trace.calls] == [1, 4] and trace.llm_calls == 5
-
-
 # -- cancelling, streaming, watching ----------------------------------------------------------------------------------
-
-
-async def test_cancelling_stops_the_work(store: GeARVectorStore) -> None:
-    asked = asyncio.Event()
-    llm, base = Hanging(FOUR_STEPS, call=2, asked=asked.set), Told()
-    task = asyncio.create_task(make_gear(store, llm=llm, base=base)[0].aretrieve(QUESTION))
-    await asyncio.wait_for(asked.wait(), 60)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await wait_for_tasks()
-    assert len(llm.history) == 2 and base.asked == [QUESTION]
 
 
 def replay_events(events: Sequence[TraceEvent]) -> dict[str, Any]:
@@ -749,31 +538,6 @@ async def test_the_events_tell_the_whole_trace_and_the_result_comes_last(store: 
         "step": 1, "kind": "query", "value": QUESTION,
     }  # fmt: skip
     assert [e.kind for e in seen if e.step == 1][:4] == ["query", "base", "call", "proximal"]
-
-
-async def test_events_come_while_the_agent_works(store: GeARVectorStore) -> None:
-    llm = Slow(FOUR_STEPS)
-    asked_at: dict[tuple[int, str], int] = {}
-    async for item in make_gear(store, llm=llm)[0].astream_events(QUESTION):
-        if isinstance(item, TraceEvent):
-            asked_at.setdefault((item.step, item.kind), len(llm.history))
-    assert asked_at[1, "query"] <= 1 and asked_at[1, "gist"] <= 3 and asked_at[2, "query"] <= 5
-    assert asked_at[4, "answer"] == 15
-
-
-@pytest.mark.parametrize("way", ["aclose", "break"])
-async def test_closing_the_stream_stops_the_work(store: GeARVectorStore, way: str) -> None:
-    llm = Slow(FOUR_STEPS)
-    stream = make_gear(store, llm=llm)[0].astream_events(QUESTION)
-    async for item in stream:
-        if isinstance(item, TraceEvent) and item.kind == "gist":
-            break
-    if way == "aclose":
-        await stream.aclose()  # type: ignore[attr-defined]
-    else:
-        del stream
-    await wait_for_tasks()
-    assert len(llm.history) <= 3
 
 
 async def test_a_stream_that_nobody_reads_leaves_nothing_behind(store: GeARVectorStore) -> None:
@@ -860,28 +624,9 @@ async def test_a_filter_binds_every_hop_and_the_linking(store: GeARVectorStore, 
 
 
 @MODES
-async def test_an_empty_store_finds_nothing_and_asks_nobody(tmp_path: Path, mode: Mode) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=WordEmbedding(), embed_triples=True)
-    llm = ScriptedLLM()
-    found, trace = await retrieve(mode, PaperGeARRetriever(SyncGERetriever(store, llm=llm)))
-    assert (found, trace.stopped, trace.passages, llm.history) == ([], "nothing found", [], [])
-    assert not (tmp_path / "empty").exists()
-
-
-@MODES
 async def test_white_space_around_the_question_is_none_of_it(store: GeARVectorStore, mode: Mode) -> None:
     found, trace = await retrieve(mode, make_gear(store, ONE_STEP)[0], f"\n {QUESTION}  ")
     assert trace.question == trace.steps[0].query == QUESTION and found
-
-
-async def test_the_caller_s_bundle_and_nodes_stay_as_they_are(store: GeARVectorStore) -> None:
-    nodes_by_id = make_nodes()
-    before = {name: text_node.to_json() for name, text_node in nodes_by_id.items()}
-    bundle = QueryBundle(QUESTION)
-    found, trace = make_gear(store, FOUR_STEPS, base=Told(FOUND, nodes_by_id))[0].retrieve_with_trace(bundle)
-    assert found and trace.question == QUESTION
-    assert bundle == QueryBundle(QUESTION)
-    assert {name: text_node.to_json() for name, text_node in nodes_by_id.items()} == before
 
 
 def test_the_settings_model_is_the_default(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -922,62 +667,7 @@ def obey(prompt: str) -> str:
     )
 
 
-# -- prompts ----------------------------------------------------------------------------------------------------------
-
-VARIABLES = {
-    "read": "{passages} {question}",
-    "gist": "{passages} {gist} {question}",
-    "reason": "{gist} {question}",
-    "merged": "{passages} {gist} {question}",
-    "rewrite": "{gist} {question} {reason} {queries}",
-}
-
-
-@pytest.mark.parametrize("way", ["update_prompts", "prompts"])
-@pytest.mark.parametrize("calls", ["separate", "merged"])
-async def test_prompts_are_visible_and_replaceable(store: GeARVectorStore, way: str, calls: Any) -> None:
-    used = ["read", "gist", "reason", "rewrite"] if calls == "separate" else ["read", "merged", "rewrite"]
-    own_prompts: dict[str, BasePromptTemplate] = {
-        name: PromptTemplate(f"Mine, {name}: {VARIABLES[name]}") for name in used
-    }
-    said = [write_facts(FATHER), json.dumps({"triples": [FATHER], "answerable": False})]
-    llm = ScriptedLLM([said[0], said[1], *([said[1]] if calls == "separate" else []), ask_next(QUESTION)])
-    prompts = own_prompts if way == "prompts" else None
-    retriever = PaperGeARRetriever(SyncGERetriever(store, Told(), llm=llm), calls=calls, prompts=prompts)
-    assert retriever.get_prompts().keys() == own_prompts.keys()
-    if way == "update_prompts":
-        assert retriever.get_prompts() == {name: PROMPTS[name] for name in used}
-        retriever.update_prompts(own_prompts)
-    retriever.retrieve(QUESTION)
-    assert [prompt.split(":")[0] for prompt in llm.history] == [f"Mine, {name}" for name in used]
-    assert retriever.get_prompts() == own_prompts
-    # Another retriever has its own.
-    assert PaperGeARRetriever(SyncGERetriever(store, llm=llm)).get_prompts()["reason"] == REASON_PROMPT
-
-
 # -- at once ----------------------------------------------------------------------------------------------------------
-
-
-async def test_twenty_at_once_equal_twenty_one_after_the_other(store: GeARVectorStore) -> None:
-    retriever = PaperGeARRetriever(SyncGERetriever(store, llm=Slow(otherwise=obey), similarity_top_k=1))
-    starts = [QUESTION, WHERE_BOB, WHERE_ROME, "Cheese"]
-    questions = [f"{start} {name}" for start in starts for name in ("Ann", "Bob", "Rome", "milk", "France")]
-    together = await asyncio.gather(*(retriever.aretrieve_with_trace(question) for question in questions))
-    alone = [await retriever.aretrieve_with_trace(question) for question in questions]
-    assert [get_transcript(trace) for _, trace in together] == [get_transcript(trace) for _, trace in alone]
-    assert [list_results(found) for found, _ in together] == [list_results(found) for found, _ in alone]
-    assert [trace.question for _, trace in together] == questions
-    assert len({len(trace.steps) for _, trace in alone}) > 1 and len({tuple(list_ids(found)) for found, _ in alone}) > 3
-
-
-async def test_the_event_loop_runs_on(store: GeARVectorStore, longest_pause: Any) -> None:
-    pauses = []
-    for _ in range(5):
-        llm = Slow(FOUR_STEPS)
-        retriever = PaperGeARRetriever(SyncGERetriever(store, llm=llm))
-        pauses.append(await longest_pause(partial(retriever.aretrieve, QUESTION)))
-        assert llm.remaining == 0
-    assert min(pauses) < 0.05
 
 
 async def test_counting_tokens_holds_nobody_up(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:

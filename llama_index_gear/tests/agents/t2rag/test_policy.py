@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llama_index.core import PromptTemplate
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 import llama_index_gear.agents.t2rag.policy as t2rag
 from llama_index_gear import GeARVectorStore, T2RAGQueryEngine, T2RAGRetriever, Triple, attach_triples
@@ -428,41 +426,12 @@ async def test_clues_compared_with_passages(store: GeARVectorStore, mode: Mode) 
 
 
 @MODES
-async def test_filters_bind_every_search(tmp_path: Any, mode: Mode) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding(), embed_triples=True)
-    store.add(make_nodes(gift={"open": 1}, budapest={"open": 1}))
-    filters = MetadataFilters(filters=[MetadataFilter(key="open", value=1, operator=FilterOperator.EQ)])
-    for search_by in ("triples", "passages"):
-        llm = ScriptedLLM([*TWO_FILMS[:1], write_facts((1, ["Gift", "directed by", "Curtiz"], [1])), NOTHING, NOTHING])
-        options: dict[str, Any] = {"search_by": search_by, "filters": filters}
-        _, trace = await search(mode, T2RAGRetriever(store, llm=llm, **options))
-        assert set(trace.titles) == {"gift", "budapest"}
-        assert not re.search("Carlmar|1886|Danube", "".join(llm.history))
-    nowhere = MetadataFilters(filters=[MetadataFilter(key="open", value=2, operator=FilterOperator.EQ)])
-    found, trace = await search(mode, T2RAGRetriever(store, llm=ScriptedLLM(TWO_FILMS[:1]), filters=nowhere))
-    assert (found, trace.stopped, trace.open) == ([], "nothing found", ["?directorA", "?directorB", "?yearA", "?yearB"])
-    store.close()
-
-
-@MODES
 async def test_a_budget_that_allows_for_no_round_gives_what_the_question_finds(
     store: GeARVectorStore, mode: Mode
 ) -> None:
     llm = ScriptedLLM(["Hm."])
     found, trace = await search(mode, T2RAGRetriever(store, llm=llm, budget=Budget(max_llm_calls=1)), "Tea grown in")
     assert (trace.stopped, list_ids(found)[0], len(found)) == ("max_llm_calls", "tea", 5)
-
-
-@MODES
-async def test_a_call_that_fails(store: GeARVectorStore, mode: Mode) -> None:
-    with pytest.raises(PermissionError):
-        await search(mode, T2RAGRetriever(store, llm=ScriptedLLM([PermissionError("refused")])))
-    llm = ScriptedLLM([*TWO_FILMS[:2], PermissionError("refused"), "Gift"])
-    engine = T2RAGQueryEngine.from_vector_store(store, llm=llm, passages_per_round=3)
-    response, trace = await ask(mode, engine)
-    assert trace.stopped == "failed: PermissionError: refused" and len(trace.gist) == 3
-    assert response.metadata["gear_open"] == ["?yearA"]  # of the last round that got so far
-    assert "Curtiz" in llm.history[-1] and str(response) == "Gift"
 
 
 @MODES
@@ -510,22 +479,6 @@ def test_its_own_synthesizer_is_given_the_passages(store: GeARVectorStore) -> No
     assert PASSAGES["gift"][0] in llm.history[-1] and "not found" not in llm.history[-1]
 
 
-def test_prompts_can_be_seen_and_replaced(store: GeARVectorStore) -> None:
-    llm = ScriptedLLM([*TWO_FILMS, "Gift"])
-    engine = T2RAGQueryEngine.from_vector_store(store, llm=llm, passages_per_round=3)
-    assert {"retriever:decompose", "retriever:resolve", "response_synthesizer:text_qa_template"} <= set(
-        engine.get_prompts()
-    )
-    engine.update_prompts(
-        {
-            "retriever:decompose": PromptTemplate("Take apart: {question}"),
-            "response_synthesizer:text_qa_template": PromptTemplate("Mine: {context_str} {query_str}"),
-        }
-    )
-    engine.query(QUESTION)
-    assert llm.history[0] == f"Take apart: {QUESTION}" and llm.history[-1].startswith("Mine: ")
-
-
 async def test_the_event_loop_is_not_held_up(store: GeARVectorStore, longest_pause: Any) -> None:
     """Our own code places 40 clues and 60 statements without a pause of the event loop."""
     many = [[f"Gift {n}", "directed by", f"?who{n}"] for n in range(40)]
@@ -539,16 +492,6 @@ async def test_the_event_loop_is_not_held_up(store: GeARVectorStore, longest_pau
 
     await work()
     assert min([await longest_pause(work) for _ in range(5)]) < 0.05
-
-
-def test_the_picture_shows_clues_and_what_is_open(store: GeARVectorStore, capsys: pytest.CaptureFixture[str]) -> None:
-    script = [write_clues(GIFT, BORN_A), write_facts((1, ["Gift", "directed by", "Curtiz"], [1])), NOTHING]
-    _, trace = T2RAGRetriever(store, llm=ScriptedLLM(script), passages_per_round=1).retrieve_with_trace(QUESTION)
-    trace.show()
-    said = " ".join(capsys.readouterr().out.split())
-    assert "open: Curtiz — born in — ?yearA" in said
-    page = trace._repr_html_()
-    assert "?yearA, from the first, tried: Curtiz born in" in page
 
 
 # -- what always holds ------------------------------------------------------------------------------------------------
