@@ -67,8 +67,8 @@ _PLACES = frozenset(
     " lemma definition corollary proposition proof abb. abb abbildung tabelle abschnitt kapitel satz clause".split()
 )
 """Words that are no name alone or with a number: they point to another place of a document."""
-_MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?")
-"""Matches dimensions and units, which are no name alone ("a plot in 3D", "700 MB")."""
+_MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?|[A-Z]_\w")
+"""Matches dimensions, units and a letter with an index ("L_0"), which are no name alone ("a plot in 3D", "700 MB")."""
 _GAP = " " * 4
 _CLOSED = {"N": "E", "B": "X", "d": "D", "c": "-"}
 """Kinds of words, and those with punctuation behind them."""

@@ -47,6 +47,7 @@ def names(text: str, title: str = "T") -> list[str]:
             "This is a WARNING MESSAGE only. Warning: it fell. We have NASA. NASA is here.",
             ["WARNING MESSAGE", "NASA", "NASA"],
         ),
+        ("The operator L_0 of x_i takes X_train and pump_id.", ["X_train", "pump_id"]),
         ("Pass `A` or `-n` to `run`.", ["-n", "run"]),
         ("A bucket of S3 and a crane of Q4 stand in Bremen.", ["S3", "Q4", "Bremen"]),
         ("From 2D to 3D, with 1.5 GHz and 4GB (10248B).", []),
