@@ -313,11 +313,10 @@ class _Passage:
         word = core.lower().replace("’", "'").removesuffix(".")
         if len(word) == 1 or word in _NO_NAMES or _CONTRACTION.fullmatch(word) or _MEASURE.fullmatch(core):
             return True
-        is_opening = sentence.is_opening(start)
-        is_of_place = is_opening or (core.isupper() and word in self.small)  # "… → Si no", "NO"
-        if self.language is not None and word in self.function_words and is_of_place:
+        is_shouted = core.isupper() and word in self.function_words and word in self.small  # "NO"
+        if self.language is not None and is_shouted:
             return word not in self.title_words
-        if not is_opening:
+        if not sentence.is_opening(start):
             has_auxiliary = self.is_english and sentence.cores[start - 1] in _ASKING
             return has_auxiliary and _PARTICIPLE.fullmatch(word) is not None and _is_english(core)  # "has Posted"
         if start <= sentence.first and (word in self.small or sentence.form is Form.HEADING):
