@@ -33,7 +33,7 @@ MARKDOWN = {"file": "a.md"}
         ("**Nora**    Blum is here. [LAUGHTER]\n\n[CROSSTALK]\n\nIt is over in Bremen.", {"Bremen"}),
         ("<p>&lt;b&gt;Osthafen&lt;/b&gt;</p> stands in Bremen.", {"Bremen"}),
         ("We call `a</b>` in Bremen.", {"a</b>", "Bremen"}),
-        ("town: Bremen; layoff/closure: Closure Permanent; yard/owner: Nora Blum.", {"Bremen", "Nora Blum"}),
+        ("town: Bremen; layoff/closure: Layoff Permanent; yard/owner: Nora Blum.", {"Bremen", "Nora Blum"}),
         ("- TODO Call [[Nora Blum]]\n- DONE Visit Bremen\n- #+BEGIN_QUOTE\n  Paul Kern said so.\n", None),
     ],
 )
