@@ -43,6 +43,7 @@ _CELL = re.compile(r"(?<!\\)\|")
 _HTML_HEADING = re.compile(r"\s*<h([1-6])\b[^\n<>]{0,300}>(.*)</h\1>\s*", re.IGNORECASE | re.DOTALL)
 _BOLD_LINE = re.compile(r"\s*(\*\*|__)(?!\s)[^*\n]{1,100}[^*\n\s.!?]\1:?\s*")
 """Matches a line in bold that stands alone, as a heading below all others."""
+_DECORATED = re.compile(r"^[ \t]*(?:@?echo\b[. \t]*|@(?=\w))")  # "@property" is no person
 _TASK = re.compile(r"\[[ xX]\][ \t]")
 _RULE = re.compile(r"[\s|=:+-]*")
 _QUERIES = frozenset(("dataview", "dataviewjs", "tasks", "query", "base"))
@@ -127,7 +128,8 @@ class _Reader:
     def __init__(self, text: str, known: bool | None) -> None:
         self.known = known
         own = text.split("\n")
-        self.parsed, self.before = (own, 0) if known is False else prepare_lines(text, is_known=known is True)
+        bare = [_DECORATED.sub("", line) for line in own]
+        self.parsed, self.before = (bare, 0) if known is False else prepare_lines(text, is_known=known is True)
         self.lines = [*[""] * self.before, *own]
         self.starts = [0] * self.before
         place = 0

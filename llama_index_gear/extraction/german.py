@@ -22,9 +22,9 @@ FUNCTION_WORDS = _MARKS | frozenset(
     " bereits schon erst zunächst schließlich anschließend inzwischen mittlerweile seitdem insgesamt etwa rund"
     " fast sowohl weder entweder gegen ohne zwischen neben hinter wegen trotz laut mithilfe bitte nun jetzt"
     " immer oft manchmal niemand jemand nichts etwas beide beides war waren ins ans ihm ihn ihnen uns euch du"
-    " mir mich dir dich sowie sehr mehr wieder nie ja nein allerdings zudem leider deren dessen gerne gern vielen"
-    " lieber liebe sehr geehrte geehrter guten freundliche eure euer somit dadurch hierbei dabei hierzu dazu darauf"
-    " gemäß insbesondere beispielsweise zusätzlich ebenso ebenfalls meist meistens derzeit"
+    " mir mich dir dich sei seien sowie sehr mehr wieder nie ja nein allerdings zudem leider deren dessen gerne gern"
+    " vielen lieber liebe sehr geehrte geehrter guten freundliche eure euer somit dadurch hierbei dabei hierzu dazu"
+    " darauf gemäß insbesondere beispielsweise zusätzlich ebenso ebenfalls meist meistens derzeit"
     " aktuell grundsätzlich".split()
 )
 """German words that are no name at the start of a sentence."""
@@ -140,9 +140,10 @@ def is_institution(word: str, following: str) -> bool:
     return is_described or is_abbreviation or is_common_noun(word) or small.endswith(_INSTITUTIONS)
 
 
-def is_participle(word: str, following: str) -> bool:
-    """Return True for a participle that opens a sentence, in front of its verb: "Gebaut wurde", "Bekannt ist"."""
-    return following in _AUXILIARIES and _PARTICIPLE.fullmatch(word.lower()) is not None
+def is_participle(word: str, following: str, behind: str = "") -> bool:
+    """Return True for what opens a sentence in front of its verb, or of `behind`: "Gebaut wurde", "Wähle die"."""
+    is_participle = following in _AUXILIARIES and _PARTICIPLE.fullmatch(word.lower()) is not None
+    return is_participle or behind in _DETERMINERS or word.endswith(("mäßig", "weise"))
 
 
 def is_acronym(word: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from llama_index_gear.extraction.german import is_common_noun
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.words import (
     CALENDAR,
@@ -22,12 +23,13 @@ from llama_index_gear.triple import drop_parenthesis
 _MAX_WORDS = 12  # a longer heading is a sentence
 _MARKS = "*_`~"
 _NUMBERING = re.compile(r"(?:\d{1,3}|[A-Z])(?:\.\d{1,3})*[.)]?")
+_AMOUNT = re.compile(r"-?[$€£]\d[\d.,]*")
 _CORE = re.compile(r"\w(?:.*\w)?")
 _SMALL = FUNCTION_WORDS | CONNECTORS | OTHER_LANGUAGES
 _GENERIC = _SMALL | OPENERS | COMMON_WORDS | DEMONYMS | CALENDAR | HEADING_WORDS | OFFICE_WORDS
 _GENERIC_ENDING = re.compile(
     "[a-z]{2,}(?:tion|ment|ing|ance|ence|ity|ology|ography|ness|ship|sion|ure|age|ics|ism|ist|ary|ory|ity|al|ed)(?:e?s)?"
-    "|[a-z]+ies"
+    "|[a-z]+ies|[a-zäöü]*(?:verzeichnis|quellen)|(?:vor|nach)wort"
 )
 """Matches English nouns and adjectives that head sections, by their ending."""
 
@@ -78,7 +80,7 @@ class Sections:
         if len(words) > 1 and _NUMBERING.fullmatch(words[0]):
             words = words[1:]
         is_cut = bool(words) and words[0][0].islower() and words[-1][-1] in ".;,"  # a piece of a sentence
-        if not words or is_cut or len(words) > _MAX_WORDS:
+        if not words or is_cut or _AMOUNT.fullmatch(words[-1]) or len(words) > _MAX_WORDS:
             return ""
         if not is_named and not self._is_name(words, heading.level):
             return ""
@@ -87,7 +89,7 @@ class Sections:
 
     def _is_name(self, words: Sequence[str], level: int) -> bool:
         cores = [match[0] for match in map(_CORE.search, words) if match]
-        known = [core for core in cores if not _is_generic(core)]
+        known = [core for core in cores if not _is_generic(core, is_german=not self._has_case_evidence)]
         if not known:
             return False
         if level == 1:
@@ -96,6 +98,7 @@ class Sections:
         return self._has_case_evidence and is_title_case and len(cores) > 1 and any(core[0].isupper() for core in known)
 
 
-def _is_generic(core: str) -> bool:
+def _is_generic(core: str, *, is_german: bool) -> bool:
     word = core.lower().removesuffix("'s")
-    return word.isdecimal() or word in _GENERIC or _GENERIC_ENDING.fullmatch(word) is not None
+    is_known = not _GENERIC.isdisjoint((word, word.removesuffix("s"))) or (is_german and is_common_noun(core))
+    return is_known or word.isdecimal() or _GENERIC_ENDING.fullmatch(word) is not None

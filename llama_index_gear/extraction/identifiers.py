@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from functools import lru_cache
 
-from llama_index_gear.extraction.words import COMMON_WORDS, FUNCTION_WORDS, HYPHENATED, OPENERS
+from llama_index_gear.extraction.words import (
+    ABBREVIATIONS,
+    COMMON_WORDS,
+    CONNECTORS,
+    FUNCTION_WORDS,
+    HYPHENATED,
+    OPENERS,
+)
 
 MAX_WORD_LETTERS = 200
 """Letters of a word. A longer one is cut, and is no identifier."""
@@ -31,13 +40,17 @@ _IDENTIFIER = re.compile(
     r"|(?P<version>v\d+(?:\.\d+)+(?:-[\w.]+)?)"
     rf"|(?P<file>[\w.@+~-][\w.@+/~-]*\.(?:{_EXTENSION}))"
     rf"|(?P<path>(?:~|\.{{1,2}})?/(?![A-Z]){_PART}(?:/{_PART})+/?|(?:~|\.{{1,2}})/{_PART}/?|[A-Za-z]:\\\S+)"
-    r"|(?P<underscore>(?=\S*\w_\w)[^\W\d_]\w*(?:[.:-]\w+)*(?:\(\))?)"
+    r"|(?P<underscore>(?=\S*(?:\w\w_\w|\w_\w\w))[^\W\d_]\w*(?:[.:-]\w+)*(?:\(\))?)"
     r"|(?P<dotted>(?P<host>[a-z][a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.(?P<last>[a-z]{2,}))(?::\d{2,5}|/\S*)?)"
     r"|(?P<port>[a-z][a-z0-9-]+:\d{2,5})"
     r"|(?P<numbered>[a-z][a-z0-9]*(?:-[a-z0-9]+)*-(?:v\d+|[a-z]*0\d+)|[a-z][a-z0-9]*(?:-[a-z0-9]+)+-\d+)"
     r"|(?P<handle>@[^\W\d_][\w-]{1,38})"
     rf"|(?P<relative>{_PART}(?:/{_PART})+)"
 )
+_TAGGED = re.compile(r"</|/>|=[\"']|&[lg]t;|^\W*[a-z]:[A-Z]|^(?i:bcc|cc|date|from|sent|subject|to):\S")
+"""Matches a word with a tag in it, of a markup that is read as text, or with a key in front ("subject:This")."""
+_OF_LETTERS = frozenset("bcc cc date from sent subject".split())
+"""What stands in front of a colon in the head of a letter, also of one that is quoted in a line."""
 _HYPHENATED = FUNCTION_WORDS | HYPHENATED
 _ENGLISH_PARTS = _HYPHENATED | OPENERS | COMMON_WORDS
 _HYPHENS = re.compile(r"[a-z][a-z0-9]+(?:-[a-z0-9]{2,})+")
@@ -81,8 +94,7 @@ def _is_unmatched(word: str, start: int, end: int) -> bool:
 
 
 def _is_code_name(code: str) -> bool:
-    is_variable = len(code) == 1 and code.islower()
-    return any(map(str.isalpha, code)) and not is_variable and len(code.split()) <= _MAX_COMMAND_WORDS
+    return any(map(str.isalpha, code)) and 1 < len(code) and len(code.split()) <= _MAX_COMMAND_WORDS
 
 
 def _is_meant(match: re.Match[str]) -> bool:
@@ -112,3 +124,31 @@ def is_hyphenated_name(word: str) -> bool:
 def has_common_part(word: str) -> bool:
     """Return True if part of a word with hyphens is a common English word ("singer-songwriter", "invoice-api")."""
     return any(part in _ENGLISH_PARTS for part in word.split("-"))
+
+
+@lru_cache(maxsize=2**14)
+def classify_word(word: str) -> tuple[str, str]:
+    """Return a word's kind, as a letter of `names._NAME`, and the word without the punctuation around it."""
+    if word in CONNECTORS or (_TAGGED.search(word) and not is_code(word)):
+        return "c" if word in CONNECTORS else "-", word
+    if word.isalpha():
+        return ("-" if word.islower() or word == word.lower() else "N"), word
+    if span := find_identifier(word):
+        return "T", word[slice(*span)]
+    start, end = 0, len(word)
+    while start < end and not word[start].isalnum():
+        start += 1
+    while end > start and not word[end - 1].isalnum() and unicodedata.category(word[end - 1])[0] != "M":
+        end -= 1
+    core = word[start:end]
+    opens, closes = start > 0, end < len(word)
+    if core.isdecimal():
+        return "-" if opens else "D" if closes else "d", core
+    is_command = word[start - 1 : start] == "\\"  # of TeX
+    if core == core.lower() or is_command or (word[-1] == ":" and core.lower() in _OF_LETTERS):
+        return ("h" if "-" in core and is_hyphenated_name(core) else "-"), core
+    if core.endswith(("'s", "’s")):
+        core, closes = core[:-2], True
+    elif word[end : end + 1] == "." and (len(core) == 1 or "." in core or core.lower() in ABBREVIATIONS):
+        core, closes = core + ".", end + 1 < len(word)
+    return ("X" if closes else "B") if opens else ("E" if closes else "N"), core

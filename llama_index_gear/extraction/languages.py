@@ -190,8 +190,10 @@ def tell_language(text: str) -> Speech:
     """Tell the language of a passage."""
     small_words = frozenset(word for word in text.split() if word.islower())
     foreign = find_foreign(small_words)
-    is_german = not foreign and german.is_german(small_words)
-    return Speech(small_words, foreign, is_german, None if is_german or foreign else find_language(small_words))
+    language = None if foreign else find_language(small_words)
+    others = len(language.openers & small_words) if language else 0  # "es" is Spanish, too
+    is_german = not foreign and german.is_german(small_words) and len(german.FUNCTION_WORDS & small_words) >= others
+    return Speech(small_words, foreign, is_german, None if is_german else language)
 
 
 def find_foreign(small_words: Collection[str]) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from functools import cached_property, lru_cache
-from itertools import dropwhile, pairwise
+from functools import cached_property
+from itertools import dropwhile, islice, pairwise, takewhile
 
 from llama_index_gear.extraction import german
-from llama_index_gear.extraction.identifiers import find_identifier, has_common_part, is_code, is_hyphenated_name
+from llama_index_gear.extraction.identifiers import classify_word, has_common_part, is_code
 from llama_index_gear.extraction.languages import (
     Speech,
     find_marked_names,
@@ -57,19 +56,19 @@ _CHANGES = frozenset(
 _ORDINARY = _NO_OPENINGS | _NO_NAMES
 _ASKING = frozenset("am are can could did do does had has have is should was were would".split())
 """Verbs that begin no name behind a colon, either ("Paul Kern: Is the crane here?")."""
-_OF_LETTERS = frozenset("bcc cc date from sent subject".split())
-"""What stands in front of a colon in the head of a letter, also of one that is quoted in a line."""
+_VERBS = IMPERATIVES | COMMON_WORDS
 _PARTING = frozenset("-→>")
 """Words that part what is said of a thing, or the entries of a menu, from what stands in front."""
 _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
 _MARK_IN_FRONT = re.compile(r"[(<]?(?:\d{1,3}|[A-Za-z])[.)>]|<\w[\w.-]*>|TODO|DOING|DONE|WAITING|LATER|NOW|CANCELL?ED")
 """Matches what stands in front of a sentence: the number of an item, the state of a task, or who says a line."""
-_PLACES = frozenset("section sections figure figures fig. table tables chapter appendix equation eq. algorithm".split())
+_PLACES = frozenset(
+    "section sections figure figures fig. table tables chapter appendix equation eq. algorithm cell col row theorem"
+    " lemma definition corollary proposition proof abb. abb abbildung tabelle abschnitt kapitel satz clause".split()
+)
 """Words that are no name alone or with a number: they point to another place of a document."""
-_TAGGED = re.compile(r"</|/>|=[\"']|&[lg]t;")
-"""Matches a word with a tag in it, of a markup that is read as text."""
-_MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?")
-"""Matches dimensions and units, which are no name alone ("a plot in 3D", "700 MB")."""
+_MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?|[A-Z]_\w")
+"""Matches dimensions, units and a letter with an index ("L_0"), which are no name alone ("a plot in 3D", "700 MB")."""
 _GAP = " " * 4
 _CLOSED = {"N": "E", "B": "X", "d": "D", "c": "-"}
 """Kinds of words, and those with punctuation behind them."""
@@ -126,7 +125,7 @@ class _Encoded:
         self.linked = list(find_linked(sentence)) if sentence.links else []
         self.linked += [(name, True) for title in titles for name in find_title(sentence.words, title)]
         seen = (word if word.isascii() else word.translate(_UNSEEN) for word in self.words)
-        classified = [_classify_word(word) for word in seen]
+        classified = [classify_word(word) for word in seen]
         self.kinds = [kind for kind, _ in classified]
         self.cores = [core for _, core in classified]
         for place in range(1, len(self.cores)):
@@ -161,6 +160,16 @@ class _Encoded:
             return False
         core = self.cores[place].removesuffix(".")
         return len(core) > 1 and "." not in core and core.lower() not in ABBREVIATIONS
+
+    def list_choices(self, place: int) -> list[str]:
+        """Return the values that the label in front of this place lists: "layoff/closure: Closure Permanent"."""
+        is_listed = place > 2 and self.words[place - 1][-1] == ":" and self.words[place - 2] == "/"
+        return [self.cores[place - 3], self.cores[place - 1]] if is_listed else []
+
+    def is_label(self, place: int) -> bool:
+        """Return True if a colon stands behind this word and up to four small ones ("Caso real: …")."""
+        words = takewhile(lambda n: n == place or self.kinds[n] not in _CAPITALISED, range(place, len(self.words)))
+        return any(self.words[n].rstrip("*_").endswith(":") for n in islice(words, 5))
 
     @cached_property
     def cores_with_gaps(self) -> list[str]:
@@ -287,6 +296,9 @@ class _Passage:
             cores = self._german_name(sentence, start, cores)
         if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
             return ""
+        is_formula = self.is_formal and all(len(core) < 3 and not core.isdecimal() for core in cores)
+        if is_formula or (cores and cores[0].lower() in sentence.list_choices(start)):
+            return ""
         if cores and cores[0].lower() in _PLACES - self.title_words and all(core.isdecimal() for core in cores[1:]):
             return ""
         name = " ".join(cores)
@@ -301,8 +313,12 @@ class _Passage:
         word = core.lower().replace("’", "'").removesuffix(".")
         if len(word) == 1 or word in _NO_NAMES or _CONTRACTION.fullmatch(word) or _MEASURE.fullmatch(core):
             return True
+        is_shouted = core.isupper() and word in self.function_words and word in self.small  # "NO"
+        if self.language is not None and is_shouted:
+            return word not in self.title_words
         if not sentence.is_opening(start):
-            return False
+            has_auxiliary = self.is_english and sentence.cores[start - 1] in _ASKING
+            return has_auxiliary and _PARTICIPLE.fullmatch(word) is not None and _is_english(core)  # "has Posted"
         if start <= sentence.first and (word in self.small or sentence.form is Form.HEADING):
             return True
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
@@ -311,12 +327,13 @@ class _Passage:
         if self.foreign:
             is_verb = word not in self.title_words
         elif self.language is not None:
+            is_label = is_label or sentence.is_label(start)
             is_verb = following in self.language.particles and word not in self.title_words
         else:
             is_verb = following in _BEHIND_PARTICIPLES and (
                 _PARTICIPLE.fullmatch(word) is not None
                 or (word, following) == ("nice", "to")
-                or not IMPERATIVES.isdisjoint(list_stems(word))
+                or not _VERBS.isdisjoint(list_stems(word))
             )
         is_alone = (
             sentence.form is Form.PROSE
@@ -336,7 +353,8 @@ class _Passage:
             return cores if len(name) == 1 and german.is_common_noun(name[0]) else name
         word = name[0]
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
-        if word.lower() in german.FUNCTION_WORDS or german.is_participle(word, following):
+        behind = (*sentence.cores_with_gaps, "")[start + 1] if sentence.is_opening(start) else ""
+        if german.FUNCTION_WORDS & {word.lower()} or german.is_participle(word, following, behind):
             return []
         if german.is_acronym(word) or word.lower() in self._german_parts:
             return name
@@ -374,7 +392,14 @@ class _Passage:
             if sentence.form is Form.PROSE
             for place, kind in enumerate(sentence.kinds)
             if kind in _CAPITALISED and not sentence.is_opening(place)
+            if not (sentence.cores[place].isupper() and sentence.cores[place].lower() in ENGLISH_WORDS)  # it is shouted
         )
+
+    @cached_property
+    def is_formal(self) -> bool:
+        """True if more than one word of 16 is a single large letter, as in proofs: "Ui" is one with its index, then."""
+        words = [core for sentence in self.sentences for core in sentence.cores if core]
+        return sum(len(core) == 1 and core.isupper() and core not in "AI" for core in words) * 16 > len(words)
 
     @cached_property
     def _recurring_quotations(self) -> Collection[str]:
@@ -462,35 +487,3 @@ def _divide_at_articles(sentence: _Encoded) -> None:
         is_of_name = cores[place - 1] in ("von", "van") and not german.is_institution(cores[place + 1], noun)
         if core in ("der", "den", "des", "das") and not is_of_name:
             sentence.kinds[place] = "-"
-
-
-@lru_cache(maxsize=2**14)
-def _classify_word(word: str) -> tuple[str, str]:
-    """Return a word's kind, as a letter of `_NAME`, and the word without the punctuation around it."""
-    return ("-", word) if _TAGGED.search(word) and not is_code(word) else _classify_untagged(word)
-
-
-def _classify_untagged(word: str) -> tuple[str, str]:
-    if word in CONNECTORS:
-        return "c", word
-    if word.isalpha():
-        return ("-" if word.islower() or word == word.lower() else "N"), word
-    if span := find_identifier(word):
-        return "T", word[slice(*span)]
-    start, end = 0, len(word)
-    while start < end and not word[start].isalnum():
-        start += 1
-    while end > start and not word[end - 1].isalnum() and unicodedata.category(word[end - 1])[0] != "M":
-        end -= 1
-    core = word[start:end]
-    opens, closes = start > 0, end < len(word)
-    if core.isdecimal():
-        return "-" if opens else "D" if closes else "d", core
-    is_command = word[start - 1 : start] == "\\"  # of TeX
-    if core == core.lower() or is_command or (word[-1] == ":" and core.lower() in _OF_LETTERS):
-        return ("h" if "-" in core and is_hyphenated_name(core) else "-"), core
-    if core.endswith(("'s", "’s")):
-        core, closes = core[:-2], True
-    elif word[end : end + 1] == "." and (len(core) == 1 or "." in core or core.lower() in ABBREVIATIONS):
-        core, closes = core + ".", end + 1 < len(word)
-    return ("X" if closes else "B") if opens else ("E" if closes else "N"), core

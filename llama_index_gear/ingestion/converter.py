@@ -60,14 +60,16 @@ _FURNITURE = ["footer", "[role=navigation]", "[role=contentinfo]", "[role=search
 _PAGE = re.compile(rb"(?i)<(?:!doctype\s+html|html|body)\b")
 """Matches what tells a page of HTML: a part of one may be read as XML, whose elements become headings."""
 _HTML_TITLE = re.compile(r"(?is)\A(?:(?!<body\b|<svg\b).)*?<title\b[^>]*>(.*?)</title>")
-_LOCAL_LINK = re.compile(r"\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n]*\")?\)")
+_LOCAL_LINK = re.compile(
+    r"\[\\?\[\w{1,4}\\?\]\]\(#[^()\s]*\)|\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n]*\")?\)"
+)
 """Matches a link from one page of a site to another: its text names the page, and its file is no name."""
 _DEEP = 10**6
 """HTML that nests deeper ends the process, and so is named; by default text below 63 elements would be lost."""
 _OFFICE = set(".doc .docm .docx .dotm .dotx .odt .rtf .odp .pot .potx .pps .ppsx .ppt .pptm .pptx".split())
 """Endings of documents with pictures and raised figures."""
-_PICTURE = re.compile(r"\\?!\[[^\[\]\n]*\]\([^()\n]*\)")
-"""Matches the place of a picture."""
+_PICTURE = re.compile(r"\\?!\[[^\[\]\n]*\]\([^()\n]*\)|\\?</?u\\?>")
+"""Matches the place of a picture, and where what is underlined begins and ends."""
 _RAISED = re.compile(r"(?<=[^\W\d_]{3})\^\d{1,2}(?:,\d{1,2})*\^?(?!\w)|(?<=\d)\^(st|nd|rd|th)\^")
 """Matches raised digits behind a word ("Owen Arnold^1,2"), and raised letters behind a number ("13^th^")."""
 _LONG_TABLE = 800
@@ -78,7 +80,7 @@ _CODE_OPTIONS = re.compile(
 )
 _INCLUDE = re.compile(r"(?m)^\.\.[ \t]+include::[ \t]+(\S{1,300})[ \t]*(?:\n|\Z)(?![ \t]+:(?:start|end|literal|code))")
 """Matches an include of reStructuredText that takes a whole file."""
-_ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w[^`<>\n]{0,200})`")
+_ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w[^`<>\n]{0,200}?)(?:\s*<[^<>`\n]*>)?`")
 _RST_LABEL = re.compile(r"(?m)^\.\. _([\w.:/ -]{1,100}):[ \t]*(?=\n)")
 _ASCIIDOC_LABEL = re.compile(r"(?m)^\[(?:\[([\w.:-]{1,100})(?:,[^\[\]\n]*)?\]|#([\w.:-]{1,100}))\][ \t]*(?=\n)")
 """Match the names of what follows, which would be lost: they are written as MyST's, "(name)="."""
@@ -334,7 +336,7 @@ def _clean_office(text: str) -> str:
 
 
 def _clean_links(text: str) -> str:
-    return sub_prose(_LOCAL_LINK, lambda match: match[1], text)
+    return sub_prose(_LOCAL_LINK, lambda match: match[1] or "", text)
 
 
 def sub_prose(pattern: re.Pattern[str], write: Callable[[re.Match[str]], str], text: str) -> str:

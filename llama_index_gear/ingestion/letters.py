@@ -27,6 +27,11 @@ _END_OF_LINE, _END_OF_MARKDOWN, _ESCAPE = "%0A;%0D;", "%0A;%0C;", "%5C;%0D;"
 _ENDED = re.compile(rf" ?(?:{_END_OF_LINE}|{_END_OF_MARKDOWN}) ?")
 _NO_HEADING = re.compile(r"(?m)^(?:[-=]{2,}(?=[ \t]*$)|#{1,6}(?=\s))")
 """Matches what would make a heading of plain text."""
+_TRACE = re.compile(
+    r"(?mi)^[> \t]*(?:Received: (?:from|by) |Return-Path: <|D[\w-]+-Signature: \w+=).*(?:\n[> \t]*\S.*)*$"
+)
+"""Matches the head of a letter that is quoted or came back, from the first line that only programs read."""
+_OF_READERS = re.compile(r"(?i)[> \t]*(?:From|To|Cc|Date|Subject): ")
 _NOTE_OF_LIST = re.compile(
     r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
 )
@@ -68,6 +73,7 @@ def prepare_letter(letter: bytes, convert_page: Callable[[bytes], str]) -> bytes
             written.add(id(part))
         elif kind in ("text/plain", "text/markdown"):
             plain = f"{name}:\n\n".encode("utf-8", "replace") + payload if name else _drop_signature(payload)
+            plain = b"" if b"\0" in payload else plain  # a picture whose type is misspelled
         else:
             continue
         part.set_payload(_mark_lines(plain, is_markdown=kind != "text/plain"))
@@ -104,7 +110,7 @@ def _restore_lines(text: str) -> str:
     paragraphs = text.split("\n\n")
     for place, paragraph in enumerate(paragraphs):
         if _END_OF_MARKDOWN in paragraph:
-            paragraph = re.sub(r"\\([\\<>~])", r"\1", paragraph)
+            paragraph = re.sub(r"\\([\\<>~`])", r"\1", paragraph)
         paragraphs[place] = _ENDED.sub("\n", paragraph)
     text = "\n\n".join(paragraphs).replace(_ESCAPE, "\\")
     text = re.sub(r"(?m)^(?:\\>[ ]?)+", lambda match: match[0].replace("\\", ""), text)
@@ -122,9 +128,14 @@ def _drop_signature(payload: bytes) -> bytes:
     return text.encode("latin-1")
 
 
+def drop_heads(text: str) -> str:
+    """Return a text with only those lines of quoted letters' heads that say who writes to whom, when and of what."""
+    return _TRACE.sub(lambda head: "\n".join(filter(_OF_READERS.match, head[0].split("\n"))), text)
+
+
 def clean_letter(text: str) -> str:
     """Return a letter without what only programs read; its date is a number, and double brackets are no wikilink."""
-    text = _restore_lines(text)
+    text = drop_heads(_restore_lines(text))
     text = re.sub(r"(?m)^\*\*(?:Message-ID|In-Reply-To|References|List-Id)\*\*:.*\n+", "", text)
     text = _NOTE_OF_LIST.sub("", text)
     text = re.sub(

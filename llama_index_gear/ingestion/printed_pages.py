@@ -30,7 +30,9 @@ _TABLE = re.compile(r"\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*(?:\n\|.*)*
 _CELL = re.compile(r"(?<!\\)\|")
 _VALUE = re.compile(r"(?!(?:19|20)\d\d$)[^\w]*\d[\d.,:/% -]*[^\w]*|\d{1,2}[-./ ][A-Za-z]{3}[-./ ]\d{2,4}")
 """Matches a number or a date, which names no column; a year may."""
-_NO_HEADING = re.compile(r"#+ (?:[^\w\s\"'“‘«(\[¿¡*_`$€£§#&+<]|[^\W\dA-Z_][^\n]*[.;,]\Z|[^\n]*\b[Pp]age \d+ of \d+\b)")
+_NO_HEADING = re.compile(
+    r"#+ (?:[^\w\s\"'“‘«(\[¿¡*_`$€£§#&+<]|[^\W\dA-Z_][^\n]*[.;,]\Z|[^\n]*\b[Pp]age \d+ of \d+\b|\[[^\]\n]*\Z)"
+)
 """Matches an item of a list, a piece of a sentence, and a running head, of which letters are large."""
 _AMOUNT = re.compile(r"[–—-]|(?!(?:19|20)\d\d$)[$€£]?\d[\d.,]*%?")
 """Matches an amount, or the stroke in place of one."""

@@ -21,7 +21,7 @@ _MAX_ROW = 500
 """Characters of a sentence of several cells: fewer than a passage has, so that it is cut between cells."""
 _MAX_NAME = 6  # words of a column's name
 _MAX_NAME_LENGTH = 100  # characters of it: each row repeats it
-_NO_NAME = re.compile(r"[@:/]|\d[.,]\d")
+_NO_NAME = re.compile(r"[@:]|(?<![^\W\d_])/|/(?![^\W\d_])|\d[.,]\d")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
@@ -34,7 +34,7 @@ def read_table(text: str, ending: str) -> str:
 
     Args:
         text: the table. Its first row names the columns, if it looks like that: each cell is short, has letters or is a
-            year, and stands nowhere else in the table. Lines of one cell above it stand alone.
+            year, and stands nowhere else in its column. Lines of one cell above it stand alone.
         ending: of its file. Cells are parted by the comma, semicolon, tab or stroke that parts most of the first rows
             alike; if none does, by tabs in ".tsv" and by commas in ".csv".
 
@@ -125,9 +125,9 @@ def _is_head(rows: Sequence[Sequence[str]]) -> bool:
     """Return True if the first row looks like the columns' names."""
     if len(rows) < 2:
         return False
-    head = [name for name in rows[0] if name]
-    others = set(chain.from_iterable(rows[1:]))
-    return others.isdisjoint(head) and all(map(_is_column, head))
+    head = [(place, name) for place, name in enumerate(rows[0]) if name]
+    others = set(chain.from_iterable(map(enumerate, rows[1:])))
+    return others.isdisjoint(head) and all(_is_column(name) for _, name in head)
 
 
 def _is_column(name: str) -> bool:

@@ -253,7 +253,13 @@ def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
             ["Crane", "Slipway", "hall.html", "¶", "iVBOR", "var x", "Weserkran", "b{}"],
         ),
         ("r7.tex", TITLED_TEX, "Ring Yard", ["Text of the yard."], ["maketitle"]),
-        ("report-7.docx", zip_word(DOCUMENT), "Yard", ["# Yard\n", "Nora Blum founded it on 13th March."], ["^"]),
+        (
+            "report-7.docx",
+            zip_word(DOCUMENT),
+            "Yard",
+            ["# Yard\n", "Nora Blum founded it on 13th March."],
+            ["^"],
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 20 else "",
 )
@@ -404,6 +410,30 @@ def test_a_letter_whose_head_is_broken_keeps_its_subject(read: Callable[..., Any
 def test_a_part_of_a_page_is_html(read: Callable[..., Any], part: str) -> None:
     ((_, text),) = read("a.html", part)
     assert "Nora" in text and not [name for name in ("center", "IMG", "article", "h2") if name in text]
+
+
+def test_what_is_underlined_keeps_its_words_alone() -> None:
+    clean = converter._CLEAN[".docx"]
+    assert clean("See [\\<u\\>Clause 4\\</u\\>](x), <u>5</u>.") == "See [Clause 4](x), 5."
+
+
+@needs_converter
+def test_marks_of_footnotes_and_roles_in_front_of_a_line_leave_no_markup(read: Callable[..., Any]) -> None:
+    ((_, text),) = read(
+        "a.html", '<p>Nora<sup><a href="#note-190">[190]</a></sup> paints. <a href="#hall">Hall</a></p>'
+    )
+    assert "190" not in text and "Nora" in text and "Hall" in text and "#" not in text
+    _, (_, text) = read(
+        "a.rst", "See this:\n\n:meth:`Pump.run()\n<yard.Pump.run>`, like this::\n\n    # Start it\n    run()\n"
+    )
+    assert "`Pump.run()`, like this" in text and "meth" not in text and "\n# Start" in text and "```" in text
+
+
+@needs_converter
+def test_a_text_that_begins_like_a_letter_has_no_lines_for_programs(read: Callable[..., Any]) -> None:
+    head = "Received: from a.example by b.example\nFrom: Nora Blum\nSubject: Paint\n\nIt is blue.\n"
+    assert [text for _, text in read("a.txt", head)] == ["From: Nora Blum\nSubject: Paint\n\nIt is blue.\n"]
+    assert read("b.md", f"# Heads\n\n{head}")[-1][1] == f"# Heads\n\n{head}"
 
 
 @needs_converter

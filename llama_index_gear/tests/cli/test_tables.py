@@ -62,7 +62,11 @@ def test_a_row_is_never_cut_and_its_passage_begins_with_one(run: Runner, docs: P
     [
         ("a,b\n1,2\n", "a: 1; b: 2."),
         ("country,2019,2020\nPeru,5,6\n", "country: Peru; 2019: 5; 2020: 6."),
-        ("Ada,Bob\nBob,Cid\n", "Ada; Bob.\n\n\nBob; Cid."),  # a cell of the first row stands in another
+        ("Ada,Bob\nAda,Cid\n", "Ada; Bob.\n\n\nAda; Cid."),  # a cell of the first row stands below it
+        ("kind,Commute\nCommute,no\n", "kind: Commute; commute: no."),
+        ("state/region,year\nBern,5\n", "state/region: Bern; year: 5."),
+        ("name,1/2\nAda,5\n", "name; 1/2.\n\n\nAda; 5."),
+        ("name,/etc\nAda,5\n", "name; /etc.\n\n\nAda; 5."),
         ("Ada,ada@x.org\nBob,bob@x.org\n", "Ada; ada@x.org.\n\n\nBob; bob@x.org."),
         ("Ada,Berlin\n", "Ada; Berlin."),
         (

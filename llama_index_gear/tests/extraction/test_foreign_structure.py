@@ -33,6 +33,7 @@ MARKDOWN = {"file": "a.md"}
         ("**Nora**    Blum is here. [LAUGHTER]\n\n[CROSSTALK]\n\nIt is over in Bremen.", {"Bremen"}),
         ("<p>&lt;b&gt;Osthafen&lt;/b&gt;</p> stands in Bremen.", {"Bremen"}),
         ("We call `a</b>` in Bremen.", {"a</b>", "Bremen"}),
+        ("town: Bremen; layoff/closure: Layoff Permanent; yard/owner: Nora Blum.", {"Bremen", "Nora Blum"}),
         ("- TODO Call [[Nora Blum]]\n- DONE Visit Bremen\n- #+BEGIN_QUOTE\n  Paul Kern said so.\n", None),
     ],
 )
@@ -89,3 +90,11 @@ def test_kinds_and_places_are_no_names() -> None:
     text = "- *Learning*: Models that predict labels\n- Osthafen, by Nora. We see it in the Appendix, in Bremen."
     found = find(text, **MARKDOWN)["Yard"]
     assert "Bremen" in found and not found & {"Models", "Appendix"}
+
+
+def test_decorators_and_commands_of_code_are_no_persons() -> None:
+    code = "@property\ndef crane(self): ...\n\n@pytest.mark.slow\ndef pump(self): ...\n# Ask @nora of Bremen.\n"
+    assert {"@nora", "Bremen", "pytest.mark.slow"} <= find(code, file="crane.py")["Yard"]
+    assert "@property" not in find(code, file="crane.py")["Yard"]
+    assert find("all:\n\t@echo\n\n\t@echo Build is in Bremen.\n", file="Makefile")["Yard"] == {"Bremen"}
+    assert find("echo.\necho.Build is in Bremen.\n", file="make.bat")["Yard"] == {"Bremen"}

@@ -58,6 +58,10 @@ def test_a_heading_that_names_something_is_the_subject_of_its_section() -> None:
         ("## Summary", "T"),
         ("## Zermatt", "T"),  # one word with a capital letter could be anything
         ("## Getting Started", "T"),
+        ("# Conclusions", "T"),
+        ("# Osthafen $821.14", "T"),
+        ("# Symbolverzeichnis", "T"),
+        ("# Vorwort", "T"),
         ("## Cameras at the barriers", "T"),
         ("## Frequently Asked Questions", "T"),
         ("## Things that people who live here have asked us again and again about Rome", "T"),
@@ -72,6 +76,7 @@ def test_in_german_a_heading_needs_a_name() -> None:
     text = "## {}\n\nDas Werk wurde von Jonas Weber gebaut, und es ist groß."
     assert pairs(text.format("Betrieb der Anlage")) == [("T", "Jonas Weber")]
     assert pairs(text.format("Ärger mit SAP"))[-1] == ("Ärger mit SAP", "Jonas Weber")
+    assert pairs("# Verwaltungen\n\nDas Werk wurde von Jonas Weber gebaut.") == [("T", "Jonas Weber")]
 
 
 def test_a_heading_s_own_names_belong_to_the_section_around_it() -> None:

@@ -210,6 +210,13 @@ def test_german_nouns_are_no_names(text: str, title: str, expected: list[str]) -
     assert names(text, title) == expected
 
 
+def test_what_opens_a_german_sentence_and_is_no_subject_is_no_name() -> None:
+    text = (
+        "Wähle die Datei aus. Standardmäßig ist das so. Sei nicht so. Osthafen ist nicht groß. In Osthafen die Pumpe."
+    )
+    assert [triple.object for triple in MentionTripleExtractor().extract(text, "T")] == ["Osthafen", "Osthafen"]
+
+
 def test_the_language_is_that_of_the_passage() -> None:
     assert names("The firm moved to Bonn. Firms of the Bundesrepublik paid the Zahlungen.") == [
         "Bonn",

@@ -37,6 +37,19 @@ def names(text: str, title: str = "T") -> list[str]:
             ["Nora Blum", "Bremen"],
         ),
         ("need: Nice to have; 3D: Essential for me. Nice to see Nora Blum. It takes 700 MB.", ["Nora Blum"]),
+        ("A transfer has Posted. A request was Closed by Nora Blum. It was Reading.", ["Nora Blum", "Reading"]),
+        ("Defaults to `raw` in Bremen. Jones came to Bremen.", ["raw", "Bremen", "Jones", "Bremen"]),
+        ("Mail to:Nora and p:Person, subject:This is From:<x>, of Osthafen.", ["Osthafen"]),
+        ("Let A and B be sets, and Ui in X. Then f of Ui is in Y, or g of R2, for n and m in Hilbert.", ["Hilbert"]),
+        ("N 77 E 21 in Ui of C and D.", ["N 77 E 21"]),
+        ("By Theorem 3 and Satz 1.1 it holds in Col 3 and Row 2, as Clause 4 says of Bremen.", ["Bremen"]),
+        (
+            "This is a WARNING MESSAGE only. Warning: it fell. We have NASA. NASA is here.",
+            ["WARNING MESSAGE", "NASA", "NASA"],
+        ),
+        ("The operator L_0 of x_i takes X_train and pump_id.", ["X_train", "pump_id"]),
+        ("Pass `A` or `-n` to `run`.", ["-n", "run"]),
+        ("A bucket of S3 and a crane of Q4 stand in Bremen.", ["S3", "Q4", "Bremen"]),
         ("From 2D to 3D, with 1.5 GHz and 4GB (10248B).", []),
         # names like them
         ("Banks founded it. Bed-Stuy is far. It is **Osthafen**.", ["Banks", "Bed-Stuy", "Osthafen"]),
@@ -135,6 +148,19 @@ def test_what_opens_a_sentence_there_is_a_name_if_the_passage_has_it_inside_one_
     assert names(text) == ["Visby", "Gotland", "Visby"]
     text = "Igår Nora Blum kom till hamnen, och det var lugnt. Där var inte Nora Blum på morgonen."
     assert names(text) == ["Nora Blum", "Nora Blum"]
+
+
+def test_labels_and_function_words_of_other_languages_are_no_names() -> None:
+    text = (
+        "Caso real de 2024: la caja de Osthafen no está en el puerto. Barcelona es grande. → Si no, la bomba NO llega"
+        " para Nora Blum."
+    )
+    assert names(text) == ["Osthafen", "Barcelona", "Nora Blum"]
+    assert names("La caja está en el puerto, con la bomba. OTAN y SEAT son de Osthafen.") == [
+        "OTAN",
+        "SEAT",
+        "Osthafen",
+    ]
 
 
 @pytest.mark.parametrize(

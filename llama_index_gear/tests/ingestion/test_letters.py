@@ -5,7 +5,7 @@ from __future__ import annotations
 import email
 from email.message import EmailMessage
 
-from llama_index_gear.ingestion.letters import prepare_letter
+from llama_index_gear.ingestion.letters import clean_letter, prepare_letter
 
 
 def prepare(letter: bytes) -> str:
@@ -27,3 +27,22 @@ def test_a_text_that_is_attached_keeps_its_name() -> None:
     letter.get_payload()[1].set_param("charset", "latin-1")  # type: ignore[index, union-attr]
     said = prepare(letter.as_bytes())
     assert "От.txt:" in said and "Größe: 5" in said
+
+
+def test_bytes_that_are_no_text_are_left_out_whatever_their_type() -> None:
+    head = b"Subject: Cranes\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nNora Blum wrote it.\n--b\n"
+    part = (
+        b'Content-Type: ; name="crane.jpg"\nContent-Transfer-Encoding: base64\n\n/9j/4AAQSkZJRgABAQEAYABgAAD/\n--b--\n'
+    )
+    said = prepare(head + part)
+    assert "Nora Blum wrote it." in said and "JFIF" not in said and "crane.jpg" not in said
+
+
+def test_the_head_of_a_letter_that_came_back_says_who_wrote_to_whom() -> None:
+    head = (
+        "Return-Path: <n@x.example>\nReceived: from a.example\n by b.example with ESMTP\nFrom: Nora Blum\nX-Mailer: P"
+    )
+    assert clean_letter(f"It came back.\n\n{head}\nSubject: Paint\n\nIt is blue.\n") == (
+        "It came back.\n\nFrom: Nora Blum\nSubject: Paint\n\nIt is blue.\n"
+    )
+    assert clean_letter("Received: 3 cranes\nfrom Bremen\n") == "Received: 3 cranes\nfrom Bremen\n"

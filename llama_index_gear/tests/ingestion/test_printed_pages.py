@@ -42,7 +42,14 @@ def test_a_title_of_two_lines_stays() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["his page is left blank.", "\x84 They appoint cranes", "• Cranes", "Appendix 5 Page 8 of 11", "of the yard;"],
+    [
+        "his page is left blank.",
+        "\x84 They appoint cranes",
+        "• Cranes",
+        "Appendix 5 Page 8 of 11",
+        "of the yard;",
+        "[ÉÇÉÜtuÄx VöÅtÜt",
+    ],
 )
 def test_a_piece_of_a_sentence_or_list_is_no_title_and_no_heading(text: str) -> None:
     piece = make_piece(text, 20, (50, 300, 700, 722))
