@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from llama_index_gear.errors import GeARError as GeARError
     from llama_index_gear.expansion.beam_search import BeamSearch as BeamSearch
     from llama_index_gear.expansion.pagerank import LocalPageRank as LocalPageRank
-    from llama_index_gear.extraction.extractor import GeARTripleExtractor as GeARTripleExtractor
-    from llama_index_gear.extraction.links import LinkTripleExtractor as LinkTripleExtractor
-    from llama_index_gear.extraction.mentions import MentionTripleExtractor as MentionTripleExtractor
+    from llama_index_gear.extraction.link_extractor import LinkTripleExtractor as LinkTripleExtractor
+    from llama_index_gear.extraction.llm_extractor import GeARTripleExtractor as GeARTripleExtractor
+    from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor as MentionTripleExtractor
     from llama_index_gear.extraction.schema import ExtractionSchema as ExtractionSchema
     from llama_index_gear.ingestion.existing_collection import ExistingCollection as ExistingCollection
     from llama_index_gear.ingestion.files import FolderReader as FolderReader
@@ -44,9 +44,9 @@ else:
         "errors": "GeARError",
         "expansion.beam_search": "BeamSearch",
         "expansion.pagerank": "LocalPageRank",
-        "extraction.extractor": "GeARTripleExtractor",
-        "extraction.links": "LinkTripleExtractor",
-        "extraction.mentions": "MentionTripleExtractor",
+        "extraction.llm_extractor": "GeARTripleExtractor",
+        "extraction.link_extractor": "LinkTripleExtractor",
+        "extraction.mention_extractor": "MentionTripleExtractor",
         "extraction.schema": "ExtractionSchema",
         "ingestion.existing_collection": "ExistingCollection",
         "ingestion.files": "FolderReader",

@@ -31,7 +31,7 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from llama_index_gear import GeARVectorStore, NaiveGERetriever
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.store.maintenance import StoreReport
+from llama_index_gear.store.check_and_repair import StoreReport
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.processes import PROCESSES
 from llama_index_gear.tests.store_contract import contents, passage

@@ -23,8 +23,8 @@ from llama_index_gear.extraction.sentences import Form, split_sentences
 from llama_index_gear.llm.fitting import sum_weights, weigh_words
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
-from llama_index_gear.trace.rendering import format_fact
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced
+from llama_index_gear.trace.trace_page import format_fact
 
 _LINE = 110  # characters
 _TEXT = 400  # characters shown of a passage

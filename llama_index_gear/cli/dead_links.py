@@ -15,7 +15,7 @@ from llama_index_gear.characters import count
 from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.cli.store_note import read_note
 from llama_index_gear.extraction.blocks import MARKDOWN
-from llama_index_gear.extraction.links import DeadLink
+from llama_index_gear.extraction.link_extractor import DeadLink
 from llama_index_gear.ingestion.file_texts import WIKI, read_text
 from llama_index_gear.ingestion.files import FolderReader
 from llama_index_gear.ingestion.origins import read_file

@@ -23,8 +23,8 @@ from llama_index_gear.cli.store_folder import NotedStore, check_collection, chec
 from llama_index_gear.cli.store_note import StoreNote, describe_collection
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger, Price, format_cost
 from llama_index_gear.extraction.schema import ExtractionSchema
+from llama_index_gear.ingestion.console import show_line
 from llama_index_gear.ingestion.existing_collection import CollectionReport
-from llama_index_gear.ingestion.messages import show_line
 from llama_index_gear.nodes import Outcome
 
 _SHOWN_FAILURES = 3

@@ -25,11 +25,11 @@ from llama_index_gear.characters import count
 from llama_index_gear.cli.dead_links import name_dead_links
 from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
-from llama_index_gear.extraction.links import LinkedPassages, relink_flow
+from llama_index_gear.extraction.link_extractor import LinkedPassages, relink_flow
 from llama_index_gear.extraction.sentences import split_pieces
 from llama_index_gear.flow import RunFunction, run
+from llama_index_gear.ingestion.console import shorten_line, show_line
 from llama_index_gear.ingestion.files import FolderReader
-from llama_index_gear.ingestion.messages import shorten_line, show_line
 from llama_index_gear.ingestion.origins import read_file, refuse_meeting
 from llama_index_gear.ingestion.reading_process import SECONDS
 from llama_index_gear.ingestion.stated_links import place_links

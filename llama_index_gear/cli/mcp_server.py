@@ -23,11 +23,11 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from llama_index_gear.characters import escape_line
 from llama_index_gear.cli.failures import explain_error
-from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Explanation, Passages, Written
-from llama_index_gear.ingestion.messages import shorten_line
+from llama_index_gear.cli.mcp_results import MAX_PASSAGES, Answer, Explanation, Passages, Written
+from llama_index_gear.ingestion.console import shorten_line
 
 if TYPE_CHECKING:
-    from llama_index_gear.cli.serving import StoreTools
+    from llama_index_gear.cli.mcp_tools import StoreTools
 
 _INSTRUCTIONS = (
     "Searches a collection of documents for what a question needs, also if it takes several facts from different "

@@ -30,7 +30,7 @@ from llama_index_gear.cli.store_note import (
 )
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.extraction.accounting import EXTRACTIONS, FAILED_EXTRACTIONS, PAID_EXTRACTIONS
-from llama_index_gear.ingestion.messages import show_line
+from llama_index_gear.ingestion.console import show_line
 from llama_index_gear.ingestion.regular_files import NOTE
 from llama_index_gear.nodes import read_triples, without_links
 from llama_index_gear.store.embedded.folder_lock import FolderLock, drop_filler, is_awaited, lock_filler, lock_folder

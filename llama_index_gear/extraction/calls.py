@@ -19,11 +19,11 @@ from llama_index_gear.extraction.accounting import CostBudget, expected_tokens
 from llama_index_gear.extraction.schema import ALL_ALLOWED, ExtractionSchema
 from llama_index_gear.flow import Reply
 from llama_index_gear.llm.client import Retries, aask_once, has_timed_out, is_out_of_quota, join_replies
+from llama_index_gear.llm.client_responses import give_room
 from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.llm.json_scan import ScannedReply, find_objects
 from llama_index_gear.llm.parsing import is_entity_list, parse_triples
 from llama_index_gear.llm.prompting import ECHO_PROBLEM, check_prompt, drop_echoes, format_problem
-from llama_index_gear.llm.responses import give_room
 from llama_index_gear.nodes import ExtractionRecord, Outcome
 from llama_index_gear.triple import Triple, entity_key
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llama_index_gear.errors import repair_surrogates
-from llama_index_gear.ingestion.letters import clean_letter, prepare_letter
+from llama_index_gear.ingestion.emails import clean_letter, prepare_letter
 from llama_index_gear.ingestion.printed_pages import (
     continue_tables,
     drop_running_lines,

@@ -17,8 +17,8 @@ from tqdm.auto import tqdm
 from llama_index_gear.characters import count
 from llama_index_gear.errors import EmbeddingError, check_kind
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
-from llama_index_gear.extraction.extractor import GeARTripleExtractor
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.llm_extractor import GeARTripleExtractor
+from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, Request, RunFunction, ask, blocking, unblocked
 from llama_index_gear.ingestion.updates import Target, describe_extractor, keep_triples, scope_filters, select_flow
 from llama_index_gear.nodes import SOURCE_KEY, record_of

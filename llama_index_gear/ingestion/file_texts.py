@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.ingestion.converter import CONVERTED, convert
-from llama_index_gear.ingestion.letters import drop_heads
+from llama_index_gear.ingestion.emails import drop_heads
 from llama_index_gear.ingestion.records_of_json import read_json
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import TABLES, read_table, write_rows

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from llama_index_gear.ingestion.messages import name_file, shorten_line, show_line, show_messages
+from llama_index_gear.ingestion.console import name_file, shorten_line, show_line, show_messages
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile
 
 SECONDS = 60.0

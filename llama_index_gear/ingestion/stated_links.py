@@ -14,7 +14,7 @@ from typing import Any
 from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_gear.errors import is_whole
-from llama_index_gear.extraction.pages import fold
+from llama_index_gear.extraction.link_targets import fold
 from llama_index_gear.ingestion.converter import HTML
 
 LINKS = "links"

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.extraction.blocks import MARKDOWN
 from llama_index_gear.extraction.lines import FRONT_MATTER
-from llama_index_gear.extraction.pages import count_steps
+from llama_index_gear.extraction.link_targets import count_steps
 from llama_index_gear.ingestion.converter import sub_prose
 from llama_index_gear.ingestion.regular_files import UnreadableFile
 from llama_index_gear.triple import entity_key

@@ -16,8 +16,8 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.flow import Reply
 from llama_index_gear.llm.client import Retries, aask_llm, ask_llm
-from llama_index_gear.llm.replies import ReplyStream
-from llama_index_gear.llm.responses import UNREAD, give_room, note_parts, streams_parts, thinks_unopened
+from llama_index_gear.llm.client_responses import UNREAD, give_room, note_parts, streams_parts, thinks_unopened
+from llama_index_gear.llm.thoughts import ReplyStream
 
 dispatcher = get_dispatcher(__name__)
 

@@ -24,7 +24,7 @@ from tenacity import AsyncRetrying, Retrying, retry_if_exception
 
 from llama_index_gear.errors import OutOfTime, is_of_quota
 from llama_index_gear.flow import Reply, sleep
-from llama_index_gear.llm.responses import (
+from llama_index_gear.llm.client_responses import (
     aread_response,
     build_reply,
     give_room,

@@ -12,7 +12,7 @@ from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 
-from llama_index_gear.llm.responses import count_tokens
+from llama_index_gear.llm.client_responses import count_tokens
 from llama_index_gear.triple import entity_key
 
 _NUMBER_TOKENS = 6  # of a passage's number and the blank line before it

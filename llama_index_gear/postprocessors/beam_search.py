@@ -23,7 +23,7 @@ from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import Flow
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
-from llama_index_gear.postprocessors.reranking import Reranker
+from llama_index_gear.postprocessors.base import Reranker
 from llama_index_gear.resources import BoundToProcess
 from llama_index_gear.store.vector_store import GeARVectorStore
 

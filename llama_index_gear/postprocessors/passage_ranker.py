@@ -11,10 +11,10 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType, TransformComponent
 
 from llama_index_gear.errors import check_counts, check_question
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.postprocessors.reranking import Reranker, list_each_once
+from llama_index_gear.postprocessors.base import Reranker, list_each_once
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights

@@ -22,7 +22,7 @@ from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passage
 from llama_index_gear.llm.prompting import HasPrompts, ParsedReply, Prompts
 from llama_index_gear.llm.selection import SELECT_PROMPT, SHOW_TOKENS, select_flow
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, explain_selection, llm_texts, with_explanation
-from llama_index_gear.postprocessors.reranking import Reranker, list_each_once
+from llama_index_gear.postprocessors.base import Reranker, list_each_once
 
 logger = logging.getLogger(__name__)
 

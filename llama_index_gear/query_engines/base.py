@@ -40,7 +40,7 @@ from llama_index_gear.llm.escaping import (
     split_citations,
 )
 from llama_index_gear.llm.prompting import Prompts
-from llama_index_gear.llm.replies import read_said
+from llama_index_gear.llm.thoughts import read_said
 from llama_index_gear.nodes import llm_texts, name_passage, shorten
 from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TOOL_NAME, AgentQueryTool, make_tool
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace

@@ -11,7 +11,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters
 
-from llama_index_gear.agents.gear.selection import PROMPTS, SelectionPolicy
+from llama_index_gear.agents.gear.policy import PROMPTS, SelectionPolicy
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import check_counts
 from llama_index_gear.expansion.backends import Backends
@@ -56,7 +56,7 @@ class GeARRetriever(AgentRetriever):
         weights: weights of the ranking that the reader is shown; see `GraphRetriever`. Default:
             `RankingWeights.default()`.
         prompts: your own prompt, `{"select": …}`. Also reachable through `get_prompts` / `update_prompts`. `PROMPTS` in
-            this package's `agents.gear.selection` shows its variables.
+            this package's `agents.gear.policy` shows its variables.
         callback_manager: LlamaIndex's.
 
     Raises:

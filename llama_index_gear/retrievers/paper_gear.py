@@ -9,7 +9,7 @@ from llama_index.core.prompts import BasePromptTemplate
 
 from llama_index_gear.agents.gear.external_policy import PROMPTS as EXTERNAL_PROMPTS
 from llama_index_gear.agents.gear.external_policy import ExternalPolicy
-from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, Calls, GeARPolicy
+from llama_index_gear.agents.gear.paper_policy import PROMPTS, PROMPTS_OF_CALLS, Calls, GeARPolicy
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind, format_value
 from llama_index_gear.expansion.alignment import ExternalGraphExpansion
@@ -108,7 +108,7 @@ class PaperGeARRetriever(AgentRetriever):
         budget: limits of a question's cost; see `GeARRetriever`. Default None: no limit.
         prompts: your own prompts for some of those that `calls` uses: "read", "gist", "reason" and "rewrite"
             (separate), "read", "merged" and "rewrite" (merged), "read" (single). Also reachable through `get_prompts` /
-            `update_prompts`. `PROMPTS` in this package's `agents.gear.policy` shows their variables.
+            `update_prompts`. `PROMPTS` in this package's `agents.gear.paper_policy` shows their variables.
         callback_manager: LlamaIndex's.
 
     Raises:

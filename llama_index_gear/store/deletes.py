@@ -16,6 +16,7 @@ from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.commits import match_left_over
 from llama_index_gear.store.filters import METADATA, build_conditions, require_conditions
 from llama_index_gear.store.locks import AcquirePassages, PassageLocks
+from llama_index_gear.store.passage_checks import is_sound, read_owners
 from llama_index_gear.store.passages import ONE_ID
 from llama_index_gear.store.schema import (
     ANY_CALL,
@@ -33,7 +34,6 @@ from llama_index_gear.store.schema import (
     read_calls,
     read_passages,
 )
-from llama_index_gear.store.soundness import is_sound, read_owners
 from llama_index_gear.store.tenancy import Tenancy, is_name
 from llama_index_gear.store.writes import StoreWrites
 

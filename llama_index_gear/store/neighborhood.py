@@ -12,7 +12,7 @@ from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.store.filters import build_triple_filter
 from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.schema import SPARSE, TRIPLE_FIELDS, build_query, to_stored_triple
-from llama_index_gear.trace.pages import Neighborhood, render_graph
+from llama_index_gear.trace.graph_page import Neighborhood, render_graph
 from llama_index_gear.triple import StoredTriple, entity_key
 
 MAX_TRIPLES = 300

@@ -13,12 +13,12 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import Flow, RunFunction, arun, ask, blocking, run, unblocked
 from llama_index_gear.store.aliases import AliasPair, StoreAliases
+from llama_index_gear.store.check_and_repair import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import Connected
 from llama_index_gear.store.copy import check_apart_flow, copy_flow, copy_links_flow
 from llama_index_gear.store.deletes import UnfinishedWrites
 from llama_index_gear.store.embedded.client import EdgeClient, compact
-from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.neighborhood import MAX_TRIPLES, GraphPages
 from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.tenancy import Tenancy

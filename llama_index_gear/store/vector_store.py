@@ -22,12 +22,12 @@ from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, make_encoder
+from llama_index_gear.store.check_and_repair import StoreChecks
 from llama_index_gear.store.collections import Collections, NamedCollection
 from llama_index_gear.store.connection import NAME_FIRST, Connection, Consistency
 from llama_index_gear.store.deletes import StoreDeletes, UnfinishedWrites
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
-from llama_index_gear.store.maintenance import StoreChecks
 from llama_index_gear.store.passages import StoreReads, read_native_filter
 from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.side_by_side import SERVER_LIMIT

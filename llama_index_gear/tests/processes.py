@@ -13,8 +13,11 @@ PROCESSES = multiprocessing.get_context("forkserver") if hasattr(os, "fork") els
 PROCESSES.set_forkserver_preload(
     [
         *("llama_index_gear.tests.store_contract", "llama_index.core.ingestion"),
-        *(f"llama_index_gear.{name}" for name in ("query_engines.gear", "query_engines.t2rag", "extraction.extractor")),
-        *(f"llama_index_gear.cli.{name}" for name in ("main", "serving", "indexing", "extracting")),
+        *(
+            f"llama_index_gear.{name}"
+            for name in ("query_engines.gear", "query_engines.t2rag", "extraction.llm_extractor")
+        ),
+        *(f"llama_index_gear.cli.{name}" for name in ("main", "mcp_tools", "indexing", "extracting")),
         *("pytest", "nltk", "tiktoken"),
     ]
 )

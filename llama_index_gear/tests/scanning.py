@@ -1,7 +1,7 @@
 """A reply as the parsers get it."""
 
 from llama_index_gear.llm.json_scan import ScannedReply
-from llama_index_gear.llm.replies import clean_reply
+from llama_index_gear.llm.thoughts import clean_reply
 
 
 def scan_reply(reply: str) -> ScannedReply:

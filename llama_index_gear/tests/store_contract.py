@@ -35,9 +35,9 @@ from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.store.access import connection_of, reads_of
 from llama_index_gear.store.aliases import AliasPair
+from llama_index_gear.store.check_and_repair import StoreReport
 from llama_index_gear.store.filters import list_word_fields
 from llama_index_gear.store.locks import PassageLocks
-from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.store.schema import WRITE_FIELDS, point_id_of, to_node
 from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore

@@ -21,8 +21,8 @@ from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
-from llama_index_gear.extraction.extractor import GeARTripleExtractor
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.llm_extractor import GeARTripleExtractor
+from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 from llama_index_gear.ingestion.property_graph import ToPropertyGraph
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump

@@ -9,7 +9,7 @@ import pytest
 from llama_index_gear.characters import count
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.ingestion.existing_collection import CollectionReport
-from llama_index_gear.store.maintenance import StoreReport
+from llama_index_gear.store.check_and_repair import StoreReport
 
 WRONG = re.compile(r"(?<![\d,.])1 (?:\w+ed )?(?:passages|triples|calls|points|files|questions)\b")
 

@@ -32,7 +32,9 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.agents.gear import external_policy, policy, selection
+from llama_index_gear.agents.gear import external_policy
+from llama_index_gear.agents.gear import paper_policy as policy
+from llama_index_gear.agents.gear import policy as selection
 from llama_index_gear.agents.t2rag import policy as t2rag
 from llama_index_gear.extraction.calls import EXTRACT_PROMPT
 from llama_index_gear.llm.prompting import _find_examples
@@ -41,7 +43,7 @@ from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.query_engines.t2rag import CLUES_PROMPT
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.trace import rendering
+from llama_index_gear.trace import trace_page as rendering
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import GraphTriple
 

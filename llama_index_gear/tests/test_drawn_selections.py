@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear import PassageSelector
 from llama_index_gear.agents.gear.external_policy import parse_ranking
-from llama_index_gear.agents.gear.selection import STEP_PROMPT, parse_step
+from llama_index_gear.agents.gear.policy import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
 from llama_index_gear.testing import ScriptedLLM

@@ -20,8 +20,8 @@ from rich.console import Console
 
 import llama_index_gear
 from llama_index_gear.extraction.calls import parse_extraction
-from llama_index_gear.extraction.extractor import GeARTripleExtractor
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.llm_extractor import GeARTripleExtractor
+from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 from llama_index_gear.flow import Reply
 from llama_index_gear.llm.escaping import escape_citations, escape_passage, number_passages
 from llama_index_gear.llm.prompting import format_problem
@@ -34,7 +34,7 @@ from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage
-from llama_index_gear.trace import rendering
+from llama_index_gear.trace import trace_page as rendering
 from llama_index_gear.trace.trace import Trace
 
 EMBED = WordEmbedding(64)

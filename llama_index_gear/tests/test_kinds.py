@@ -18,7 +18,7 @@ from llama_index.llms.openai import OpenAI
 from qdrant_client import QdrantClient
 
 from llama_index_gear.errors import GeARError
-from llama_index_gear.extraction.extractor import GeARTripleExtractor
+from llama_index_gear.extraction.llm_extractor import GeARTripleExtractor
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.ingestion.existing_collection import ExistingCollection

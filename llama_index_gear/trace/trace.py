@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from llama_index.core.bridge.pydantic import BaseModel, PrivateAttr
 
 from llama_index_gear.errors import read_path
-from llama_index_gear.trace import rendering
+from llama_index_gear.trace import trace_page
 from llama_index_gear.trace.evidence import Call, Evidence, Step
 
 Result = TypeVar("Result")
@@ -47,7 +47,7 @@ class Trace(Evidence):
 
     def show(self) -> None:
         """Print the trace in the terminal: the answer, the facts and passages that matter, the steps, in 25 lines."""
-        rendering.show(self)
+        trace_page.show(self)
 
     def to_html(self, path: str | Path) -> Path:
         """Write the trace as one page that needs no network.
@@ -63,11 +63,11 @@ class Trace(Evidence):
 
         """
         file = read_path(path=path)
-        file.write_text(rendering.to_html(self), "utf-8")
+        file.write_text(trace_page.to_html(self), "utf-8")
         return file
 
     def _repr_html_(self) -> str:
-        return rendering.to_frame(self)
+        return trace_page.to_frame(self)
 
     @contextlib.contextmanager
     def subscribe(self, listener: Listener) -> Iterator[None]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_gear.agents.gear.policy import SearchState, base_search_flow, note_walk
-from llama_index_gear.agents.gear.reasoning import parse_query
+from llama_index_gear.agents.gear.paper_calls import parse_query
+from llama_index_gear.agents.gear.paper_policy import SearchState, base_search_flow, note_walk
 from llama_index_gear.agents.memory import GistMemory, PassagePool
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.alignment import ExternalGraphExpansion

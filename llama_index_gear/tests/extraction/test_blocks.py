@@ -7,7 +7,7 @@ from llama_index.core.schema import TextNode
 
 from llama_index_gear.extraction.blocks import Kind, read_blocks, tell_markdown
 from llama_index_gear.extraction.inline import Link
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 from llama_index_gear.extraction.sentences import Form, split_pieces, split_sentences
 from llama_index_gear.nodes import read_triples
 

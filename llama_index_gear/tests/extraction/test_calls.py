@@ -14,7 +14,7 @@ from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, Triple
 from llama_index_gear.errors import ArgumentError, TenantError
-from llama_index_gear.extraction import extractor
+from llama_index_gear.extraction import llm_extractor as extractor
 from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding

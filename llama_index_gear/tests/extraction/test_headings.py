@@ -6,7 +6,7 @@ import pytest
 from llama_index.core.node_parser import MarkdownNodeParser
 from llama_index.core.schema import Document, TextNode
 
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 from llama_index_gear.nodes import read_triples
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 
 
 def names(text: str, title: str = "T") -> list[str]:

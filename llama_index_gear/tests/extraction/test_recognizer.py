@@ -17,7 +17,7 @@ from llama_index.core.schema import TextNode
 from pydantic import ValidationError
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.triple import Triple
 

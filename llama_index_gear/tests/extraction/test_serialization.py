@@ -17,8 +17,8 @@ from llama_index.llms.openai import OpenAI
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import ExtractionLedger
-from llama_index_gear.extraction.extractor import GeARTripleExtractor
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.llm_extractor import GeARTripleExtractor
+from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 from llama_index_gear.ingestion.property_graph import ToPropertyGraph
 from llama_index_gear.nodes import read_triples
 

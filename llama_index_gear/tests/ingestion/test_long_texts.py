@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llama_index_gear.extraction.inline import Link
-from llama_index_gear.extraction.links import _find_words
+from llama_index_gear.extraction.link_extractor import _find_words
 from llama_index_gear.ingestion.converter import sub_prose
 from llama_index_gear.ingestion.file_texts import explain_no_prose, read_wikitext
 from llama_index_gear.ingestion.transclusion import _HEADING, Transclusion

@@ -23,7 +23,7 @@ from llama_index_gear import GeARTripleExtractor, GeARVectorStore, T2RAGQueryEng
 from llama_index_gear.errors import OutOfTime
 from llama_index_gear.llm import client
 from llama_index_gear.llm.client import aask_llm, ask_llm
-from llama_index_gear.llm.responses import count_tokens, read_text
+from llama_index_gear.llm.client_responses import count_tokens, read_text
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from llama_index_gear.agents.gear.external_policy import parse_decision, parse_ranking
-from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, parse_query, parse_verdict
+from llama_index_gear.agents.gear.paper_calls import parse_facts_and_verdict, parse_query, parse_verdict
 from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.extraction.calls import parse_extraction, read_types

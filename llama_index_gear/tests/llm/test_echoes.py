@@ -26,9 +26,9 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.agents.gear.policy import GistState
-from llama_index_gear.agents.gear.reasoning import READ_AND_REASON_PROMPT, read_and_reason_flow, read_gist_flow
-from llama_index_gear.agents.gear.selection import read_step_flow
+from llama_index_gear.agents.gear.paper_calls import READ_AND_REASON_PROMPT, read_and_reason_flow, read_gist_flow
+from llama_index_gear.agents.gear.paper_policy import GistState
+from llama_index_gear.agents.gear.policy import read_step_flow
 from llama_index_gear.agents.memory import GistMemory, PassagePool
 from llama_index_gear.agents.t2rag.clues import Clues
 from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, RESOLVE_PROMPT, decompose_flow, resolve_flow

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.llm import fitting
+from llama_index_gear.llm.client_responses import count_tokens
 from llama_index_gear.llm.fitting import fit_passages
-from llama_index_gear.llm.responses import count_tokens
 from llama_index_gear.triple import entity_key
 
 SHORT = ["Ann knows Bob.", "Bob lives in Rome.", "Rome lies in Italy."]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.agents.gear.external_policy import parse_decision, parse_ranking
-from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, parse_query, parse_verdict
+from llama_index_gear.agents.gear.paper_calls import parse_facts_and_verdict, parse_query, parse_verdict
 from llama_index_gear.agents.t2rag.prompts import parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.json_scan import (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.parsing import parse_triples
-from llama_index_gear.llm.replies import clean_reply
+from llama_index_gear.llm.thoughts import clean_reply
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import Triple
 

@@ -13,7 +13,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
-from llama_index_gear.trace import rendering
+from llama_index_gear.trace import trace_page as rendering
 from llama_index_gear.trace.trace import Trace
 
 QUESTION = "Where does the father of Ann live"

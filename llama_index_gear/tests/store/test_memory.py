@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from llama_index.core.schema import TextNode
 
-from llama_index_gear.extraction import extractor as extract
-from llama_index_gear.extraction.extractor import GeARTripleExtractor
+from llama_index_gear.extraction import llm_extractor as extract
+from llama_index_gear.extraction.llm_extractor import GeARTripleExtractor
 from llama_index_gear.store import average_length
-from llama_index_gear.store import maintenance as store_check
+from llama_index_gear.store import check_and_repair as store_check
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding

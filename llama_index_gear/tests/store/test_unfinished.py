@@ -17,7 +17,7 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.extraction.extractor import GeARTripleExtractor
+from llama_index_gear.extraction.llm_extractor import GeARTripleExtractor
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import UNFINISHED, point_id_of
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding

@@ -42,7 +42,7 @@ from llama_index_gear.errors import (
     StoreLockedError,
     TripleError,
 )
-from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 from llama_index_gear.flow import EmbedQuery
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever

@@ -24,9 +24,9 @@ from qdrant_client import QdrantClient
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.flow import QdrantCall
 from llama_index_gear.store.access import connection_of
+from llama_index_gear.store.check_and_repair import StoreReport
 from llama_index_gear.store.connection import Routed
 from llama_index_gear.store.copy import copy_flow
-from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import make_process, passage
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from llama_index.core.schema import TextNode
 
 from llama_index_gear.nodes import name_passage
-from llama_index_gear.trace import rendering
+from llama_index_gear.trace import trace_page as rendering
 from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Source, Unknown, Walked
 from llama_index_gear.trace.path import MAX_FACTS, MAX_PASSAGES, PathFact, PathNode, find_answer_path, list_facts
 from llama_index_gear.trace.trace import Trace

@@ -23,8 +23,8 @@ from llama_index_gear.expansion.alignment import shared_name
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.store_contract import passage
-from llama_index_gear.trace.rendering import show, to_html
 from llama_index_gear.trace.trace import Trace
+from llama_index_gear.trace.trace_page import show, to_html
 from llama_index_gear.triple import GraphTriple
 
 Slots = list[str]

@@ -17,7 +17,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index_gear.extraction.blocks import tell_markdown
 from llama_index_gear.extraction.headings import Sections
 from llama_index_gear.extraction.inline import Link
-from llama_index_gear.extraction.pages import MAX_TARGET, Page, Pages, Target, find_path, fold
+from llama_index_gear.extraction.link_targets import MAX_TARGET, Page, Pages, Target, find_path, fold
 from llama_index_gear.extraction.sentences import Form, Sentence, split_sentences
 from llama_index_gear.flow import Flow, RunFunction, arun, ask, run
 from llama_index_gear.nodes import LINKS, MENTIONS, STATES, attach_triples, read_triples, without_links

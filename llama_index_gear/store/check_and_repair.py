@@ -17,6 +17,14 @@ from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import get_embedded_text
 from llama_index_gear.store.collections import ALL, Collections
 from llama_index_gear.store.deletes import StoreDeletes, UnfinishedWrites
+from llama_index_gear.store.passage_checks import (
+    Owner,
+    find_settings_faults,
+    is_incomplete,
+    is_outdated,
+    make_writable,
+    read_owners,
+)
 from llama_index_gear.store.schema import (
     DENSE,
     SPARSE,
@@ -26,14 +34,6 @@ from llama_index_gear.store.schema import (
     is_triple,
     match_any,
     point_id_of,
-)
-from llama_index_gear.store.soundness import (
-    Owner,
-    find_settings_faults,
-    is_incomplete,
-    is_outdated,
-    make_writable,
-    read_owners,
 )
 from llama_index_gear.store.vector_checks import MIN_PASSAGE_COSINE, MIN_TRIPLE_COSINE, Agreement, VectorChecks
 from llama_index_gear.store.writes import StoreWrites

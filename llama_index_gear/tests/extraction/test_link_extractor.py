@@ -26,8 +26,8 @@ from llama_index_gear import (
     passage_id,
     read_triples,
 )
-from llama_index_gear.extraction import links
-from llama_index_gear.extraction.links import LinkedPassages
+from llama_index_gear.extraction import link_extractor as links
+from llama_index_gear.extraction.link_extractor import LinkedPassages
 from llama_index_gear.nodes import without_links
 from llama_index_gear.store.aliases import states_alias
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding

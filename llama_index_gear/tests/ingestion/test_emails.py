@@ -5,7 +5,7 @@ from __future__ import annotations
 import email
 from email.message import EmailMessage
 
-from llama_index_gear.ingestion.letters import clean_letter, prepare_letter
+from llama_index_gear.ingestion.emails import clean_letter, prepare_letter
 
 
 def prepare(letter: bytes) -> str:

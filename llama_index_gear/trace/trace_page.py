@@ -13,7 +13,7 @@ from llama_index_gear.characters import count, escape_unseen
 from llama_index_gear.llm.escaping import split_citations
 from llama_index_gear.nodes import shorten, shorten_predicate
 from llama_index_gear.trace.evidence import Check, Evidence, Slots, Step, Unknown
-from llama_index_gear.trace.pages import fill_page
+from llama_index_gear.trace.graph_page import fill_page
 from llama_index_gear.trace.path import PathNode, find_answer_path, list_facts
 
 _PATH = "path: "

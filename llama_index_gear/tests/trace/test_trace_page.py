@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from llama_index_gear.trace import rendering
+from llama_index_gear.trace import trace_page as rendering
 from llama_index_gear.trace.evidence import Call, Check, ClueState, Linked, PassageLink, Source, Step, Walked
 from llama_index_gear.trace.trace import Trace
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.prompts import BasePromptTemplate
 
-from llama_index_gear.agents.gear.reasoning import (
+from llama_index_gear.agents.gear.paper_calls import (
     GIST_PROMPT,
     READ_AND_REASON_PROMPT,
     REASON_PROMPT,

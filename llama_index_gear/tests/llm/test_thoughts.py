@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.llm.replies import ReplyStream, Said, clean_reply, read_said
+from llama_index_gear.llm.thoughts import ReplyStream, Said, clean_reply, read_said
 
 ANSWER = "Bremen [2]"
 THOUGHTS = [

@@ -23,9 +23,9 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, MentionTripleExtractor, passage_id
 from llama_index_gear.characters import escape_line, unify_spelling
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
+from llama_index_gear.cli.mcp_results import MAX_PASSAGES, Answer, Citation, Explanation, Passage, Passages, Written
+from llama_index_gear.cli.mcp_store import SharedStore
 from llama_index_gear.cli.models import load_embedding
-from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Citation, Explanation, Passage, Passages, Written
-from llama_index_gear.cli.shared_store import SharedStore
 from llama_index_gear.cli.store_folder import require_store
 from llama_index_gear.cli.store_note import check_probe, choose_embedding, holds_collections
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts, is_whole

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from llama_index_gear.errors import ModelServerError
 from llama_index_gear.flow import Reply
 from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, scan
-from llama_index_gear.llm.replies import clean_reply, read_said
+from llama_index_gear.llm.thoughts import clean_reply, read_said
 
 Response = TypeVar("Response", bound=ChatResponse | CompletionResponse)
 
