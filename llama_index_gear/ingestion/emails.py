@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import email.encoders
 import email.errors
+import email.policy
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +32,10 @@ _TRACE = re.compile(
     r"(?mi)^[> \t]*(?:Received: (?:from|by) |Return-Path: <|D[\w-]+-Signature: \w+=).*(?:\n[> \t]*\S.*)*$"
 )
 """Matches the head of a letter that is quoted or came back, from the first line that only programs read."""
+_FIRST_LINE = re.compile(r"From \S+ |(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): ")
+_FORM = re.compile(r"(?i)^(?:.+\n)*?Content-(?:Type: *multipart/|Transfer-Encoding: *(?:base64|quoted))")
+"""Matches the head of a letter whose text no reader can read as it stands."""
+_HEAD = ("From", "To", "Cc", "Date", "Subject")
 _OF_READERS = re.compile(r"(?i)[> \t]*(?:From|To|Cc|Date|Subject): ")
 _NOTE_OF_LIST = re.compile(
     r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
@@ -131,6 +136,22 @@ def _drop_signature(payload: bytes) -> bytes:
 def drop_heads(text: str) -> str:
     """Return a text with only those lines of quoted letters' heads that say who writes to whom, when and of what."""
     return _TRACE.sub(lambda head: "\n".join(filter(_OF_READERS.match, head[0].split("\n"))), text)
+
+
+def read_plain_letter(text: str) -> str:
+    """Return the text of a file of plain text, if that is a letter: who writes to whom, when and of what, and its text.
+
+    One whose text is HTML alone, or that can't be read, has only the lines left out that programs read.
+    """
+    if not _FIRST_LINE.match(text):
+        return text
+    if _FORM.match(text):
+        with suppress(Exception):  # the parser raises errors of many kinds
+            message: Any = email.message_from_string(text, policy=email.policy.default)
+            if (body := message.get_body(("plain",))) and (said := body.get_content()).strip() and "\0" not in said:
+                head = [f"{name}: {message[name]}" for name in _HEAD if message[name]]
+                return "\n".join([*head, "", said])
+    return drop_heads(text)
 
 
 def clean_letter(text: str) -> str:

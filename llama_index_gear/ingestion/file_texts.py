@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.ingestion.converter import CONVERTED, convert
-from llama_index_gear.ingestion.emails import drop_heads
+from llama_index_gear.ingestion.emails import read_plain_letter
 from llama_index_gear.ingestion.records_of_json import read_json
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import TABLES, read_table, write_rows
@@ -132,8 +132,7 @@ def read_text(path: Path) -> str:
         UnreadableFile: it is no regular file, or too large.
 
     """
-    source = _DATA.sub("data:", _read_source(path))
-    text = drop_heads(source) if re.match(r"From \S+ |(?:Received|Return-Path|From|Date): ", source) else source
+    text = read_plain_letter(_DATA.sub("data:", _read_source(path)))
     if path.suffix.lower() in SUBTITLES:
         text = read_subtitles(text)
     elif path.suffix.lower() in WIKI:

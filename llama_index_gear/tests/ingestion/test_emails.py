@@ -5,7 +5,7 @@ from __future__ import annotations
 import email
 from email.message import EmailMessage
 
-from llama_index_gear.ingestion.emails import clean_letter, prepare_letter
+from llama_index_gear.ingestion.emails import clean_letter, drop_heads, prepare_letter, read_plain_letter
 
 
 def prepare(letter: bytes) -> str:
@@ -46,3 +46,18 @@ def test_the_head_of_a_letter_that_came_back_says_who_wrote_to_whom() -> None:
         "It came back.\n\nFrom: Nora Blum\nSubject: Paint\n\nIt is blue.\n"
     )
     assert clean_letter("Received: 3 cranes\nfrom Bremen\n") == "Received: 3 cranes\nfrom Bremen\n"
+
+
+def test_a_letter_in_a_file_of_plain_text_is_decoded() -> None:
+    head = "Received: from a.example\n by b.example\nFrom: Nora Blum <n@x.example>\n"
+    head += "Subject: =?utf-8?q?Der_Kran_f=C3=A4hrt?=\n"
+    said = "The crane fährt.\n"
+    whole = f"{head}Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/html\n\n<p>x</p>\n--b\n"
+    part = "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\nVGhlIGNyYW5lIGbDpGhydC4K\n"
+    readable = "From: Nora Blum <n@x.example>\nSubject: Der Kran fährt\n\n"
+    assert read_plain_letter(f"{whole}{part}--b--\n") == readable + said
+    assert read_plain_letter(f"{head}{part}") == readable + said
+    for other in (f"{whole}--b--\n", f"{head}{part.replace('utf-8', 'x-none')}", f"{head}\nThe crane."):
+        assert read_plain_letter(other) == drop_heads(other) != other
+    prose = "Cranes. Content-Type: multipart/mixed is a line.\n\nReceived: from a.example"
+    assert read_plain_letter(prose) == prose
