@@ -59,11 +59,15 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
 
 def _is_said(ranked: Ranked, signal: str, said: Collection[str]) -> bool:
     """Return True if another reason says what this signal has seen."""
-    if signal == "linked" and "named" in said:
-        return ranked.linked_by == ranked.named_by
-    return (
-        signal == "new_words" and "phrases" in said and set(ranked.new_words) <= set(" ".join(ranked.phrases).split())
-    )
+    if signal == "linked":
+        return "named" in said and ranked.linked_by == ranked.named_by
+    return signal == "new_words" and "phrases" in said and not _list_further_words(ranked)
+
+
+def _list_further_words(ranked: Ranked) -> list[str]:
+    """List the new words that stand in no phrase of the question that the passage has."""
+    in_phrases = {word for phrase in ranked.phrases for word in phrase.split()}
+    return [word for word in ranked.new_words if word not in in_phrases]
 
 
 def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
@@ -161,7 +165,8 @@ def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
-    return f"has {_quote(ranked.new_words)} of the question" if ranked.new_words else ""
+    words = _list_further_words(ranked) or ranked.new_words
+    return f"has {_quote(words)} of the question" if words else ""
 
 
 def _describe_in_question(pool: Pool, ranked: Ranked) -> str:
@@ -257,8 +262,10 @@ def _write(fact: Triple) -> str:
     if is_sentence and len(fact.predicate) <= _FACT:
         return f"“{fact.predicate}”"
     predicate = shorten_predicate((fact.subject, fact.predicate, fact.object), _FACT)
-    said = f"{predicate} — {shorten(fact.object, _NAME)}"
     has_subject = not is_sentence or fact.subject.casefold() in sentence
+    if not has_subject and fact.object.casefold() in predicate.casefold():
+        return f"“{predicate}”"
+    said = f"{predicate} — {shorten(fact.object, _NAME)}"
     return f"{shorten(fact.subject, _NAME)} — {said}" if has_subject else said
 
 

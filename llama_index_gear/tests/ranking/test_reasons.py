@@ -80,6 +80,9 @@ def test_reasons_by_words() -> None:
     phrases = {"phrases": "has “eta theta” of the question, word for word"}
     assert explain("f", RankingWeights({"phrases": 9.0}), pool) == phrases
     assert explain("f", RankingWeights({"phrases": 9.0, "new_words": 9.0}), pool) == phrases  # the same words
+    more = Pool("zeta? eta theta zebra", [*passages[:5], PoolPassage("f", "eta theta zebras", [])], base, ENCODER)
+    both = explain("f", RankingWeights({"phrases": 9.0, "new_words": 9.0}), more)
+    assert both == {**phrases, "new_words": "has “zebras” of the question"}
 
 
 def test_words_that_many_share_and_pieces_of_addresses_are_not_quoted() -> None:
@@ -244,6 +247,11 @@ def test_a_sentence_is_quoted_and_the_words_between_the_names_stay() -> None:
     quoted = explain("b", RankingWeights({"linked": 999.0}), pool)["linked"].partition(": ")[2]
     kept = sentence.removeprefix("Richard Feynman, ").removesuffix(", John Archibald Wheeler, every week")
     assert quoted == f"Richard Feynman — … {kept} … — John Archibald Wheeler"
+    far = "A poet who wrote of cranes, ships and quays" + " and of all that lay there in those years" * 3
+    for long in (f"{far}, knows Bob well", f"She knows Bob well. {far}"):
+        pool = make_pair(Triple("Ada", long, "Bob"), Triple("Carl", "met", "Bob"))
+        said = explain("b", RankingWeights({"linked": 999.0}), pool)["linked"].partition(": ")[2]
+        assert "Ada" not in said and said.count("Bob") == 1 and len(said) < len(long)
     short = make_pair(Triple("Ada", "Ada, a poet, knows Bob well.", "Bob"), Triple("Carl", "met", "Bob"))
     assert (
         explain("b", RankingWeights({"linked": 999.0}), short)["linked"]
