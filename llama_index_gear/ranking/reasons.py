@@ -101,11 +101,13 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
 def _is_telling(pool: Pool, link: Link) -> bool:
     """Return False if a reader learns nothing.
 
-    So it is if a common noun joins passages, if a fact joins a thing with itself, or if its sentence is a name alone.
+    So it is if a common noun or a web address joins passages, if a fact joins a thing with itself, or if its sentence
+    is a name alone.
     """
     fact = link.triple
     says_more = set(write_line(fact.predicate).split()) - set(write_line(f"{fact.subject} {fact.object}").split())
-    return len(fact.entities) == 2 and bool(says_more) and not pool.is_ordinary(link.name)
+    is_name = not pool.is_ordinary(link.name) and "://" not in link.name
+    return len(fact.entities) == 2 and bool(says_more) and is_name
 
 
 def _leads(pool: Pool, link: Link) -> bool:
@@ -161,7 +163,7 @@ def _describe_lists(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
-    return f"has {_quote(ranked.phrases)} of the question, word for word" if ranked.phrases else ""
+    return f"has {_quote(ranked.phrases)} of the question" if ranked.phrases else ""
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:

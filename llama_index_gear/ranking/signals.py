@@ -39,6 +39,7 @@ _MOST_NAMED = 3
 """Words that are named, at most."""
 _FEW = 5
 """A shared word that more passages of the pool have is not named."""
+_SHORT = 3  # letters of a shared word that is not named
 _NUMBERED = re.compile(r"[\d_]")
 _ADDRESS = re.compile(r"\S*(?:://|@)\S+|\bwww\.\S+")
 _FIRST_LISTS = ("dense", "base", "bm25")
@@ -215,14 +216,16 @@ class Company:
     def list_shared_words(self, place: int) -> list[str]:
         """Return the words, as a passage writes them in small letters, that `shared_words` has seen most in it.
 
-        Numbers and what has some in it, as dates, are left out; so are words that more than five passages have.
+        Numbers and what has some in it, as dates, are left out; so are words of up to three letters, and those that
+        more than five passages have.
         """
         weights, _, best = self._shared_table
         counts = _COUNTS[: len(self.best)] * (np.array(self.best) != place)
         parts = weights[place] * (counts @ best) * (self._pool.terms.passages <= _FEW)
         numbers = self._pool.terms.words
         most = [int(numbers[word]) for word in order(parts)[: 4 * _MOST_NAMED] if parts[word] > 0]
-        return [word for word in self._find_written(place, most) if not _NUMBERED.search(word)][:_MOST_NAMED]
+        written = self._find_written(place, most)
+        return [word for word in written if len(word) > _SHORT and not _NUMBERED.search(word)][:_MOST_NAMED]
 
     def _find_written(self, place: int, numbers: Sequence[int]) -> list[str]:
         """Return words in their order, as a passage first writes them in small letters, if not in an address alone."""

@@ -77,7 +77,7 @@ def test_reasons_by_words() -> None:
     assert find(far, "g", RankingWeights({"walk": 9.0})).shares["walk"] > 0.05
     assert explain("g", RankingWeights({"walk": 9.0}), far) == {}  # words led there, which are a reason of their own
     assert seen["e"] == {} and seen["f"] == {}  # nothing is shared: the walk only starts at the question's words
-    phrases = {"phrases": "has “eta theta” of the question, word for word"}
+    phrases = {"phrases": "has “eta theta” of the question"}
     assert explain("f", RankingWeights({"phrases": 9.0}), pool) == phrases
     assert explain("f", RankingWeights({"phrases": 9.0, "new_words": 9.0}), pool) == phrases  # the same words
     more = Pool("zeta? eta theta zebra", [*passages[:5], PoolPassage("f", "eta theta zebras", [])], base, ENCODER)
@@ -96,6 +96,12 @@ def test_words_that_many_share_and_pieces_of_addresses_are_not_quoted() -> None:
     far = Pool("creators?", passages[1:], {"base": [*"cdefgb"]}, ENCODER)
     asked = RankingWeights({"new_words": 9.0})
     assert find(far, "b", asked).shares["new_words"] > 0.05 and explain("b", asked, far) == {}
+
+
+def test_a_web_address_is_no_name() -> None:
+    for name, is_said in (("https://a.example/b", False), ("a.example", True)):
+        pool = make_pair(Triple("Ada", "wrote", name), Triple("Carl", "read", name))
+        assert ("linked" in explain("b", RankingWeights({"linked": 999.0}), pool)) == is_said
 
 
 def test_another_part_of_a_document_is_no_other_passage() -> None:
