@@ -80,6 +80,9 @@ def test_reasons_by_words() -> None:
     phrases = {"phrases": "has “eta theta” of the question, word for word"}
     assert explain("f", RankingWeights({"phrases": 9.0}), pool) == phrases
     assert explain("f", RankingWeights({"phrases": 9.0, "new_words": 9.0}), pool) == phrases  # the same words
+    long = f"eta {'e' * 1_500}"
+    pool = Pool(long, [*passages, PoolPassage("g", long, [])], {"base": [*texts, "g"]}, ENCODER)
+    assert len(explain("g", RankingWeights({"phrases": 9.0}), pool)["phrases"]) < 250
 
 
 def test_words_that_many_share_and_pieces_of_addresses_are_not_quoted() -> None:
