@@ -5,10 +5,10 @@ from __future__ import annotations
 import email
 import email.encoders
 import email.errors
-import email.policy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from email.header import decode_header, make_header
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -35,6 +35,12 @@ _TRACE = re.compile(
 _FIRST_LINE = re.compile(r"From \S+ |(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): ")
 _FORM = re.compile(r"(?i)^(?:.+\n)*?Content-(?:Type: *multipart/|Transfer-Encoding: *(?:base64|quoted))")
 """Matches the head of a letter whose text no reader can read as it stands."""
+_NEXT_LETTER = re.compile(r"(?m)(?<=\n\n)(?=From \S+ .*\n[A-Z][\w-]*: )")
+"""Matches where the next letter of a mailbox begins."""
+_MULTIPART = re.compile(r"(?i)Content-Type: *multipart/")
+_FIELD = re.compile(r"(?im)^(?:Content-[\w-]+|From|To|Cc|Date|Subject):.*(?:\n[ \t]+\S.*)*")
+_MOST_MULTIPARTS, _LONGEST_FIELD = 50, 20_000  # of a letter, characters: the parser's time grows with their square
+_ENCODED, _PLAIN = {"base64", "quoted-printable"}, {"", "7bit", "8bit", "binary"}
 _HEAD = ("From", "To", "Cc", "Date", "Subject")
 _OF_READERS = re.compile(r"(?i)[> \t]*(?:From|To|Cc|Date|Subject): ")
 _NOTE_OF_LIST = re.compile(
@@ -141,17 +147,68 @@ def drop_heads(text: str) -> str:
 def read_plain_letter(text: str) -> str:
     """Return the text of a file of plain text, if that is a letter: who writes to whom, when and of what, and its text.
 
-    One whose text is HTML alone, or that can't be read, has only the lines left out that programs read.
+    Of a mailbox every letter is read. One whose text is HTML alone, or that can't be read whole, has only the lines
+    left out that programs read.
     """
     if not _FIRST_LINE.match(text):
         return text
-    if _FORM.match(text):
+    *letters, last = _NEXT_LETTER.split(text) if text.startswith("From ") else [text]
+    return "\n\n".join([*(_read_letter(letter).rstrip("\n") for letter in letters), _read_letter(last)])
+
+
+def _read_letter(text: str) -> str:
+    if _FORM.match(text) and _is_simple(text):
         with suppress(Exception):  # the parser raises errors of many kinds
-            message: Any = email.message_from_string(text, policy=email.policy.default)
-            if (body := message.get_body(("plain",))) and (said := body.get_content()).strip() and "\0" not in said:
-                head = [f"{name}: {message[name]}" for name in _HEAD if message[name]]
-                return "\n".join([*head, "", said])
+            said = "\n\n".join(_list_texts(email.message_from_string(text)))
+            if said.strip() and "\0" not in said:
+                return said.rstrip("\n") + "\n"
     return drop_heads(text)
+
+
+def _is_simple(text: str) -> bool:
+    """Return True if the parser reads a letter in a time that is proportional to its length."""
+    longest = max((field.end() - field.start() for field in _FIELD.finditer(text)), default=0)
+    return longest <= _LONGEST_FIELD and len(_MULTIPART.findall(text)) <= _MOST_MULTIPARTS
+
+
+def _list_texts(message: Message) -> Iterator[str]:
+    """Yield the head of a letter, then its texts, and those that are attached, under their names.
+
+    Raises:
+        ValueError: some text of it can't be read.
+
+    """
+    heads = [(name, value) for name in _HEAD for value in message.get_all(name, ())]
+    if heads:
+        yield "\n".join(f"{name}: {' '.join(str(make_header(decode_header(value))).split())}" for name, value in heads)
+    parts: Any = message.get_payload()
+    if message.defects or (isinstance(parts, list) and (message.epilogue or "").strip()):
+        raise ValueError("a broken letter")
+    if message.get_content_type() == "multipart/alternative":
+        parts = [part for part in parts if part.get_content_type() == "text/plain" and part.get_payload().strip()][:1]
+        if not parts:
+            raise ValueError("no plain text")
+    if isinstance(parts, list):
+        for part in parts:
+            yield from _list_texts(part)
+    elif message.get_content_maintype() == "text":
+        name = message.get_filename()
+        yield f"{name}:\n\n{_read_part(message)}" if name else _read_part(message)
+
+
+def _read_part(part: Message) -> str:
+    """Return a part's text. Only what is encoded has a character set: the file's characters are read already."""
+    text: Any = part.get_payload()
+    encoding = str(part.get("Content-Transfer-Encoding", "8bit")).strip().lower()
+    is_readable = encoding in _PLAIN or (encoding in _ENCODED and text.isascii())
+    if part.get_content_type() == "text/html" or not is_readable:
+        raise ValueError("no plain text")
+    if encoding in _ENCODED:
+        payload: Any = part.get_payload(decode=True)
+        text = payload.decode(str(part.get_content_charset("utf-8")))
+    if part.defects:  # of its encoding
+        raise ValueError("a broken letter")
+    return str(text)
 
 
 def clean_letter(text: str) -> str:

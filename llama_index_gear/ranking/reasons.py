@@ -220,7 +220,9 @@ _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
 
 def _quote(words: Iterable[str]) -> str:
     """Quote some words, but for those of scripts without spaces: there a part of one may be meant."""
-    return _join([f"“{word}”" for word in words if not _SPACELESS.search(word)][:_MAX_WORDS] or ["words"])
+    return _join(
+        [f"“{shorten(word, _FACT)}”" for word in words if not _SPACELESS.search(word)][:_MAX_WORDS] or ["words"]
+    )
 
 
 def _join(parts: Sequence[str]) -> str:

@@ -40,6 +40,8 @@ _MOST_NAMED = 3
 _FEW = 5
 """A shared word that more passages of the pool have is not named."""
 _SHORT = 3  # letters of a shared word that is not named
+_MOST_PARTS, _LONGEST_PART = 5, 32
+"""Parts of the question that are named, and words of one, at most."""
 _NUMBERED = re.compile(r"[\d_]")
 _ADDRESS = re.compile(r"\S*(?:://|@)\S+|\bwww\.\S+")
 _FIRST_LISTS = ("dense", "base", "bm25")
@@ -300,13 +302,19 @@ class Company:
     def list_phrases(self, place: int) -> list[str]:
         """Return the parts of the question, of two words or more, that the signal `phrases` has seen in a passage.
 
-        Stop words don't count, and are left out at both ends.
+        Stop words don't count, and are left out at both ends. Of a longer part its pieces are listed, and no more than
+        five parts.
         """
         words, line = self._question_line, self._pool.contents[place].line
+        stated = set(pairwise(line.split()))
         parts, start = dict[str, None](), 0
-        while start < len(words) - 1:
+        while start < len(words) - 1 and len(parts) < _MOST_PARTS:
             end = start + 1
-            while end < len(words) and f" {_join(words[start : end + 1])} " in line:
+            while (
+                end < min(len(words), start + _LONGEST_PART)
+                and (words[end - 1][0], words[end][0]) in stated
+                and f" {_join(words[start : end + 1])} " in line
+            ):
                 end += 1
             telling = [at for at in range(start, end) if words[at][1]]
             if len(telling) > 1:

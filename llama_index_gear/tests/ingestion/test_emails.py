@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import email
 from email.message import EmailMessage
 
@@ -60,4 +61,64 @@ def test_a_letter_in_a_file_of_plain_text_is_decoded() -> None:
     for other in (f"{whole}--b--\n", f"{head}{part.replace('utf-8', 'x-none')}", f"{head}\nThe crane."):
         assert read_plain_letter(other) == drop_heads(other) != other
     prose = "Cranes. Content-Type: multipart/mixed is a line.\n\nReceived: from a.example"
+    assert read_plain_letter(prose) == prose
+
+
+HEAD = "Received: from a.example\nFrom: Nora Blum\nTo: Ada Orr\nTo: Łukasz\n"
+PLAIN = "Content-Type: text/plain; charset={}\nContent-Transfer-Encoding: {}\n\n{}"
+
+
+def make_letter(*parts: str, kind: str = "mixed", end: str = "--b--\n") -> str:
+    lines = "".join(f"--b\n{part}\n" for part in parts)
+    return f"{HEAD}Content-Type: multipart/{kind}; boundary=b\n\n{lines}{end}"
+
+
+def encode(text: str) -> str:
+    return base64.encodebytes(text.encode()).decode()
+
+
+def test_characters_of_a_part_that_is_not_encoded_stay() -> None:
+    for charset in ("utf-8", "us-ascii", "iso-8859-1", "x-none"):
+        letter = make_letter(PLAIN.format(charset, "8bit", "Der Kran fährt → Łódź."), "Content-Type: a/b\n\nx")
+        assert read_plain_letter(letter) == ("From: Nora Blum\nTo: Ada Orr\nTo: Łukasz\n\nDer Kran fährt → Łódź.\n")
+
+
+def test_all_texts_of_a_letter_are_read() -> None:
+    attached = PLAIN.format("utf-8", "base64\nContent-Disposition: attachment; filename=list.txt", encode("Crane 5"))
+    other = f"Content-Type: message/rfc822\n\nFrom: Ada Orr\n{PLAIN.format('utf-8', 'base64', encode('I painted.'))}"
+    said = read_plain_letter(make_letter("\nSee below.", attached, other, "\nA footer."))
+    assert said.split("\n\n")[1:] == [
+        "See below.",
+        "list.txt:",
+        "Crane 5",
+        "From: Ada Orr",
+        "I painted.",
+        "A footer.\n",
+    ]
+
+
+def test_a_letter_that_cannot_be_read_whole_stays() -> None:
+    text, page = PLAIN.format("utf-8", "base64", encode("In it.")), "Content-Type: text/html\n\n<p>The crane.</p>"
+    deep = "".join(f"Content-Type: multipart/mixed; boundary=b{depth}\n\n--b{depth}\n" for depth in range(5_000))
+    for letter in (
+        make_letter(text, end="--b--\nMore.\n"),
+        make_letter(text, end="More.\n"),
+        make_letter(page, "\nA footer."),
+        f"{HEAD}{text}\n___\nA footer.\n",
+        f"{HEAD}{PLAIN.format('us-ascii', 'quoted-printable', 'Der Kran f=C3=A4hrt.')}",
+        f"{HEAD}{PLAIN.format('utf-8', 'quoted-printable', 'f=C3=A4hrt → Łódź')}",
+        f"{HEAD}{deep}{text}",
+        f"{HEAD}Subject: {'=?utf-8?q?a?= ' * 50_000}\n{text}",
+    ):
+        assert read_plain_letter(letter) == drop_heads(letter)
+
+
+def test_each_letter_of_a_mailbox_that_is_a_text_is_read() -> None:
+    encoded = PLAIN.format("utf-8", "base64", encode("One crane."))
+    page = make_letter("Content-Type: text/html\n\n<p>Three.</p>")
+    letters = [make_letter(encoded, "\nA footer."), f"{HEAD}\nTwo cranes.\n", page]
+    said = read_plain_letter("\n".join(f"From n@x.example Mon Jan 1 2024\n{letter}" for letter in letters))
+    assert [said.count(words) for words in ("One crane.", "A footer.", "Two cranes.", "<p>Three.</p>")] == [1] * 4
+    assert "Received:" not in said and "base64" not in said
+    prose = "From Bremen we left.\n\nFrom Kiel: see below\nFar: yes\n"
     assert read_plain_letter(prose) == prose

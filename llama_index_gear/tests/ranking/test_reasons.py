@@ -83,6 +83,9 @@ def test_reasons_by_words() -> None:
     more = Pool("zeta? eta theta zebra", [*passages[:5], PoolPassage("f", "eta theta zebras", [])], base, ENCODER)
     both = explain("f", RankingWeights({"phrases": 9.0, "new_words": 9.0}), more)
     assert both == {**phrases, "new_words": "has “zebras” of the question"}
+    long = f"eta {'e' * 1_500}"
+    pool = Pool(long, [*passages, PoolPassage("g", long, [])], {"base": [*texts, "g"]}, ENCODER)
+    assert len(explain("g", RankingWeights({"phrases": 9.0}), pool)["phrases"]) < 250
 
 
 def test_words_that_many_share_and_pieces_of_addresses_are_not_quoted() -> None:
