@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from itertools import chain
 from typing import Any
 
 _UNSEEN = re.compile(
@@ -29,12 +30,15 @@ _ENDED = re.compile(rf" ?(?:{_END_OF_LINE}|{_END_OF_MARKDOWN}) ?")
 _NO_HEADING = re.compile(r"(?m)^(?:[-=]{2,}(?=[ \t]*$)|#{1,6}(?=\s))")
 """Matches what would make a heading of plain text."""
 _TRACE = re.compile(
-    r"(?mi)^[> \t]*(?:Received: (?:from|by) |Return-Path: <|D[\w-]+-Signature: \w+=).*(?:\n[> \t]*\S.*)*$"
+    r"(?mi)^[> \t]*(?:Received: (?:from|by) |Return-Path: <|D[\w-]+-Signature: \w+=).*(?:\n[> \t]*[^\s>].*)*$"
 )
 """Matches the head of a letter that is quoted or came back, from the first line that only programs read."""
 _FIRST_LINE = re.compile(r"From \S+ |(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): ")
 _FORM = re.compile(r"(?i)^(?:.+\n)*?Content-(?:Type: *multipart/|Transfer-Encoding: *(?:base64|quoted))")
 """Matches the head of a letter whose text no reader can read as it stands."""
+_NEXT = re.compile(r"\n(?=From \S+ [^\n]*\d\d:\d\d:\d\d[^\n]*\n[A-Z][\w-]*:)")
+"""Matches the end of a letter in front of the next one of a mailbox."""
+_ENCODED = ("base64", "quoted-printable")
 _HEAD = ("From", "To", "Cc", "Date", "Subject")
 _OF_READERS = re.compile(r"(?i)[> \t]*(?:From|To|Cc|Date|Subject): ")
 _NOTE_OF_LIST = re.compile(
@@ -139,19 +143,40 @@ def drop_heads(text: str) -> str:
 
 
 def read_plain_letter(text: str) -> str:
-    """Return the text of a file of plain text, if that is a letter: who writes to whom, when and of what, and its text.
+    """Return the text of a file of plain text; of letters: who writes to whom, when and of what, and what they say.
 
-    One whose text is HTML alone, or that can't be read, has only the lines left out that programs read.
+    A letter whose text is HTML alone, or that can't be read, has only the lines left out that programs read.
     """
     if not _FIRST_LINE.match(text):
         return text
+    return "\n".join(map(_read_plain_letter, _NEXT.split(text)))
+
+
+def _read_plain_letter(text: str) -> str:
     if _FORM.match(text):
         with suppress(Exception):  # the parser raises errors of many kinds
-            message: Any = email.message_from_string(text, policy=email.policy.default)
-            if (body := message.get_body(("plain",))) and (said := body.get_content()).strip() and "\0" not in said:
-                head = [f"{name}: {message[name]}" for name in _HEAD if message[name]]
-                return "\n".join([*head, "", said])
+            message: Any = email.message_from_bytes(text.encode(), policy=email.policy.default)
+            parts = [(_write_head(part), _read_part(part)) for part in message.walk()]
+            if any(said.strip() for _, said in parts):
+                return "\n".join(filter(None, chain.from_iterable(parts)))
     return drop_heads(text)
+
+
+def _write_head(part: Any) -> str:
+    """Return who writes to whom, when and of what, of a letter or of one that it brings."""
+    return "".join(f"{name}: {part[name]}\n" for name in _HEAD if part[name])
+
+
+def _read_part(part: Any) -> str:
+    """Return the text of a part; "" if it is no plain text, whatever its type is called.
+
+    What isn't encoded has the characters of its file, whatever it says of them.
+    """
+    if part.get_content_type() != "text/plain":
+        return ""
+    encoding = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
+    said: str = part.get_content() if encoding in _ENCODED else part.get_payload(decode=True).decode()
+    return "" if "\0" in said else said
 
 
 def clean_letter(text: str) -> str:

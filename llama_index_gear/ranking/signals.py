@@ -40,7 +40,7 @@ _MOST_NAMED = 3
 _FEW = 5
 """A shared word that more passages of the pool have is not named."""
 _NUMBERED = re.compile(r"[\d_]")
-_ADDRESS = re.compile(r"\S*(?:://|@)\S+|\bwww\.\S+")
+_ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
 _FIRST_LISTS = ("dense", "base", "bm25")
 _STRONG = 3.0
 """A link of a third or more of the question ties a passage to it as its own words would."""

@@ -61,3 +61,37 @@ def test_a_letter_in_a_file_of_plain_text_is_decoded() -> None:
         assert read_plain_letter(other) == drop_heads(other) != other
     prose = "Cranes. Content-Type: multipart/mixed is a line.\n\nReceived: from a.example"
     assert read_plain_letter(prose) == prose
+
+
+def test_a_letter_that_is_quoted_loses_its_head_alone() -> None:
+    head = "> Received: from a.example\n>\tby b.example\n> From: Nora Blum\n> X-Mailer: P\n"
+    said = ">\n> It is blue.\n>> Is it?\n"
+    assert drop_heads(f"He wrote:\n{head}{said}") == f"He wrote:\n> From: Nora Blum\n{said}"
+
+
+ALTERNATIVE = "Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/html\n\n<p>x</p>\n--b\n"
+
+
+def test_letters_of_a_file_that_are_not_encoded_keep_its_characters() -> None:
+    for charset in ("utf-8", "iso-8859-1", "x-none"):
+        part = (
+            f"Content-Type: text/plain; charset={charset}\nContent-Transfer-Encoding: 8bit\n\nDer Kran fährt → Łódź.\n"
+        )
+        letter = f"From: Größe\n{ALTERNATIVE}{part}--b--\n"
+        assert read_plain_letter(letter) == "From: Größe\n\nDer Kran fährt → Łódź."
+
+
+def test_everything_that_a_letter_of_a_file_brings_is_read() -> None:
+    """Texts behind the first one, letters that it forwards, and further letters of a mailbox."""
+    texts = "--c\n\nSee below.\n--c\nContent-Type: text/plain; name=a.txt\n\nCranes: 5.\n"
+    forwarded = "--c\nContent-Type: message/rfc822\n\nFrom: Paul\nX-Mailer: P\n\nIt is blue.\n"
+    picture = "--c\nContent-Type: text/plain\nContent-Transfer-Encoding: base64\n\nAAEC\n"
+    post = "From {0}@x.example Sat Nov 28 10:00:0{1} 2026\nFrom: {0}\n"
+    first = f"{post.format('Nora', 1)}Content-Type: multipart/mixed; boundary=c\n\n{texts}{forwarded}{picture}--c--\n\n"
+    second = f"{post.format('Ada', 2)}\nFrom Bremen at 10:00:00\nit came: blue.\n\n"
+    third = f"{post.format('Bob', 3)}Content-Transfer-Encoding: quoted-printable\n\nGr=C3=BC=C3=9Fe\n".replace(
+        "Content", "Content-Type: text/plain; charset=utf-8\nContent"
+    )
+    assert read_plain_letter(first + second + third) == (
+        f"From: Nora\n\nSee below.\nCranes: 5.\nFrom: Paul\n\nIt is blue.\n{second}From: Bob\n\nGrüße\n"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from itertools import permutations
 from typing import Any
@@ -42,6 +43,15 @@ def place_first(pool: Pool, *best: int) -> Company:
 def measure(pool: Pool, *best: int) -> dict[str, list[float]]:
     """Return the signals beside these best passages, but for the fillers'."""
     return {name: values[: -len(FILLERS)].tolist() for name, values in place_first(pool, *best).compare().items()}
+
+
+def test_words_are_found_beside_a_text_without_spaces_in_little_time() -> None:
+    shared = make_passage("a", "bread of " + "字" * 50_000 + " https://flour.example/bakery")
+    pool = make_pool("Who?", shared, make_passage("b", "flour bread bakery"))
+    company = place_first(pool, 1)
+    start = time.perf_counter()
+    assert company.list_shared_words(0) == ["bread"]
+    assert time.perf_counter() - start < 1
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
