@@ -260,6 +260,11 @@ def test_every_test_file_that_a_guide_names_is_there() -> None:
             assert there or (ROOT / name).exists(), f"{guide.name}: {name}"
 
 
+def test_every_unit_test_that_ci_names_is_there() -> None:
+    names = re.findall(r"unit_tests/([\w/.]+)", (ROOT / ".ci" / "run").read_text("utf-8"))
+    assert names and not [name for name in names if not (ROOT / "llama_index_gear" / "tests" / name).exists()]
+
+
 def test_json_lines_are_split_at_line_feeds_alone() -> None:
     """`str.splitlines` cuts a value at U+2028 and at seven other characters that JSON allows in a text."""
     careless = re.compile(r"(?=.*splitlines)(?:.*jsonl|.*json\.loads\(line\)|.*map\(json\.loads)")

@@ -183,6 +183,9 @@ class _StoredNodes(Mapping[str, BaseNode]):
         point = self._points.get(passage_id)
         return self._others[passage_id] if point is None else to_node(point)
 
+    def __contains__(self, passage_id: object) -> bool:
+        return passage_id in self._points or passage_id in self._others  # no node is made
+
     def __iter__(self) -> Iterator[str]:
         yield from self._others
         yield from self._points

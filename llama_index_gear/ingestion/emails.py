@@ -29,7 +29,7 @@ _ENDED = re.compile(rf" ?(?:{_END_OF_LINE}|{_END_OF_MARKDOWN}) ?")
 _NO_HEADING = re.compile(r"(?m)^(?:[-=]{2,}(?=[ \t]*$)|#{1,6}(?=\s))")
 """Matches what would make a heading of plain text."""
 _TRACE = re.compile(
-    r"(?mi)^[> \t]*(?:Received: (?:from|by) |Return-Path: <|D[\w-]+-Signature: \w+=).*(?:\n[> \t]*\S.*)*$"
+    r"(?mi)^[> \t]*(?:Received: (?:from|by) |Return-Path: <|D[\w-]+-Signature: \w+=).*(?:\n[> \t]*[^\s>].*)*$"
 )
 """Matches the head of a letter that is quoted or came back, from the first line that only programs read."""
 _FIRST_LINE = re.compile(r"From \S+ |(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): ")
@@ -145,7 +145,7 @@ def drop_heads(text: str) -> str:
 
 
 def read_plain_letter(text: str) -> str:
-    """Return the text of a file of plain text, if that is a letter: who writes to whom, when and of what, and its text.
+    """Return the text of a file of plain text; of letters: who writes to whom, when and of what, and what they say.
 
     Of a mailbox every letter is read. One whose text is HTML alone, or that can't be read whole, has only the lines
     left out that programs read.

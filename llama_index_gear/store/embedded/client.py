@@ -442,7 +442,7 @@ class EdgeClient(BoundToProcess):
         """Change points; `size` counts the bytes that are written, `vectors` are the names of those that points get."""
         with self._shards.hold():
             shard = self._shard(collection_name)
-            edge_folder.check_room(self.path, size)
+            edge_folder.check_room(self.path, size, self._shards.measure_storage(collection_name, vectors))
             with edge_folder.raise_store_errors(self._folder(collection_name)):
                 self._shards.make_vectors(collection_name, vectors)
             shard.update(operation)

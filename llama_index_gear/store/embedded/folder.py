@@ -228,12 +228,13 @@ def free_space(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def check_room(folder: Path, size: Callable[[], int] = int) -> None:
+def check_room(folder: Path, size: Callable[[], int] = int, storage: int = 0) -> None:
     """Refuse to write on a nearly full disk, where a signal of the engine's memory map would end the process.
 
     Args:
         folder: a folder on that disk.
         size: counts the bytes that will be written, besides the `RESERVE`; called only if the disk is short of room.
+        storage: bytes that will be taken at once for what a collection has. Default 0.
 
     Raises:
         StoreError: there is too little room.
@@ -241,7 +242,7 @@ def check_room(folder: Path, size: Callable[[], int] = int) -> None:
     """
     with raise_store_errors(folder):
         free = free_space(folder)
-    if free < PLENTY and free < (needed := RESERVE + size()):
+    if free - storage < PLENTY and free < (needed := RESERVE + storage + size()):
         raise StoreError(
             f"the disk of {folder} has {free // _MEBIBYTE} MiB free, and this call needs "
             f"{-(-needed // _MEBIBYTE)} MiB: make room, then repeat it"

@@ -154,6 +154,12 @@ class OpenShards:
         """Return the dense vectors of an open collection that no point has had yet: name → size and distance."""
         return self._open_shards[name].declared
 
+    def measure_storage(self, name: str, vectors: Collection[str]) -> int:
+        """Return the bytes that `make_vectors` takes: room for a vector in each point that is stored."""
+        shard, _, _, _, declared = self._open_shards[name]
+        numbers = sum(declared[vector]["size"] for vector in declared.keys() & vectors)
+        return 4 * numbers * shard.info().points_count if numbers else 0
+
     def make_vectors(self, name: str, vectors: Collection[str]) -> None:
         """Tell the engine of those of these vectors that no point has had yet: points with them are to be written."""
         shard, folder, _, _, declared = self._open_shards[name]

@@ -417,6 +417,11 @@ def test_what_is_underlined_keeps_its_words_alone() -> None:
     assert clean("See [\\<u\\>Clause 4\\</u\\>](x), <u>5</u>.") == "See [Clause 4](x), 5."
 
 
+def test_marks_of_footnotes_are_left_out_escaped_or_not() -> None:
+    text = "Nora[[1]](#n) and[\\[2\\]](#n) [Hall](#hall) [[long]](#n)."
+    assert converter._clean_links(text) == "Nora and Hall ."
+
+
 @needs_converter
 def test_marks_of_footnotes_and_roles_in_front_of_a_line_leave_no_markup(read: Callable[..., Any]) -> None:
     ((_, text),) = read(

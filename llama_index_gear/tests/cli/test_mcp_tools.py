@@ -16,9 +16,8 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
-from llama_index_gear.cli import mcp_store as shared_store
+from llama_index_gear.cli import mcp_store, store_folder
 from llama_index_gear.cli import mcp_tools as serving
-from llama_index_gear.cli import store_folder
 from llama_index_gear.cli.mcp_results import Passages
 from llama_index_gear.cli.store_note import StoreNote, add_probe, write_note
 from llama_index_gear.errors import ArgumentError
@@ -388,7 +387,7 @@ async def test_a_store_that_nobody_uses_is_closed_and_a_written_one_at_once(
         while shared.is_open:  # noqa: ASYNC110 - for as long as the test may take
             await asyncio.sleep(0.01)
         await session.call("search", question=QUESTION)
-        monkeypatch.setattr(shared_store, "_IDLE", 0.01)
+        monkeypatch.setattr(mcp_store, "_IDLE", 0.01)
         while shared.is_open:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert (await session.call("search", question=QUESTION))[1]["passages"]

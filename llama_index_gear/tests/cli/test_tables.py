@@ -66,6 +66,7 @@ def test_a_row_is_never_cut_and_its_passage_begins_with_one(run: Runner, docs: P
         ("kind,Commute\nCommute,no\n", "kind: Commute; commute: no."),
         ("state/region,year\nBern,5\n", "state/region: Bern; year: 5."),
         ("name,1/2\nAda,5\n", "name; 1/2.\n\n\nAda; 5."),
+        ("name,km/2\nAda,5\n", "name; km/2.\n\n\nAda; 5."),
         ("name,/etc\nAda,5\n", "name; /etc.\n\n\nAda; 5."),
         ("Ada,ada@x.org\nBob,bob@x.org\n", "Ada; ada@x.org.\n\n\nBob; bob@x.org."),
         ("Ada,Berlin\n", "Ada; Berlin."),

@@ -18,8 +18,7 @@ import pytest
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli import asking, indexing, models, store_folder
-from llama_index_gear.cli import mcp_store as shared_store
+from llama_index_gear.cli import asking, indexing, mcp_store, models, store_folder
 from llama_index_gear.cli import mcp_tools as serving
 from llama_index_gear.cli.main import main
 from llama_index_gear.cli.store_note import read_note
@@ -265,7 +264,7 @@ async def test_tools_that_are_called_together_wait_as_long_as_one(
         waited.append(seconds)
         return await wait(folder, seconds)
 
-    monkeypatch.setattr(shared_store, "alock_folder", note)
+    monkeypatch.setattr(mcp_store, "alock_folder", note)
     monkeypatch.setattr(serving, "_WAIT", 0.5)
     arguments = [(QUESTION,)] * 4 if tool == "search" else [("Toys.", "Toys", f"toys {n}") for n in range(4)]
     with lock_outside(tools.folder):
@@ -297,7 +296,7 @@ async def test_a_search_does_not_wait_for_a_long_call_that_keeps_a_process_waiti
 async def test_an_open_store_is_closed_for_who_waits(
     tools: serving.StoreTools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_store, "_IDLE", 1_000)
+    monkeypatch.setattr(mcp_store, "_IDLE", 1_000)
     await tools.search(QUESTION)
     assert tools._shared.is_open
     assert await asyncio.to_thread(wait_outside, tools.folder) == 0

@@ -33,7 +33,6 @@ MARKDOWN = {"file": "a.md"}
         ("**Nora**    Blum is here. [LAUGHTER]\n\n[CROSSTALK]\n\nIt is over in Bremen.", {"Bremen"}),
         ("<p>&lt;b&gt;Osthafen&lt;/b&gt;</p> stands in Bremen.", {"Bremen"}),
         ("We call `a</b>` in Bremen.", {"a</b>", "Bremen"}),
-        ("town: Bremen; layoff/closure: Layoff Permanent; yard/owner: Nora Blum.", {"Bremen", "Nora Blum"}),
         ("- TODO Call [[Nora Blum]]\n- DONE Visit Bremen\n- #+BEGIN_QUOTE\n  Paul Kern said so.\n", None),
     ],
 )
@@ -98,3 +97,17 @@ def test_decorators_and_commands_of_code_are_no_persons() -> None:
     assert "@property" not in find(code, file="crane.py")["Yard"]
     assert find("all:\n\t@echo\n\n\t@echo Build is in Bremen.\n", file="Makefile")["Yard"] == {"Bremen"}
     assert find("echo.\necho.Build is in Bremen.\n", file="make.bat")["Yard"] == {"Bremen"}
+    assert find("```python\n@property\ndef crane(self): pump_id\n```\n", **MARKDOWN)["Yard"] == {"pump_id"}
+
+
+def test_commands_that_print_are_no_part_of_what_they_print() -> None:
+    lines = "echo.Build is in Bremen.\n\nechoed by Nora Blum\n"
+    (node,) = MentionTripleExtractor()([TextNode(text=lines, metadata={"title": "Yard", "file": "make.bat"})])
+    assert [triple.predicate for triple in read_triples(node)] == ["Build is in Bremen.", "echoed by Nora Blum"]
+
+
+def test_a_choice_of_those_that_a_label_lists_is_no_name() -> None:
+    text = "town: Bremen; layoff/closure: {} Permanent; yard/owner: Nora Blum."
+    for choice in ("Layoff", "Closure"):
+        assert find(text.format(choice), **MARKDOWN)["Yard"] == {"Bremen", "Nora Blum"}
+    assert "Osthafen Permanent" in find(text.format("Osthafen"), **MARKDOWN)["Yard"]

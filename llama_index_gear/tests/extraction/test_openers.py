@@ -41,6 +41,7 @@ def names(text: str, title: str = "T") -> list[str]:
         ("Defaults to `raw` in Bremen. Jones came to Bremen.", ["raw", "Bremen", "Jones", "Bremen"]),
         ("Mail to:Nora and p:Person, subject:This is From:<x>, of Osthafen.", ["Osthafen"]),
         ("Let A and B be sets, and Ui in X. Then f of Ui is in Y, or g of R2, for n and m in Hilbert.", ["Hilbert"]),
+        ("The fruit of the yard and of the other yards near the river has vitamin C in it, as Ui says.", ["Ui"]),
         ("N 77 E 21 in Ui of C and D.", ["N 77 E 21"]),
         ("By Theorem 3 and Satz 1.1 it holds in Col 3 and Row 2, as Clause 4 says of Bremen.", ["Bremen"]),
         (
@@ -156,6 +157,11 @@ def test_labels_and_function_words_of_other_languages_are_no_names() -> None:
         " para Nora Blum."
     )
     assert names(text) == ["Osthafen", "Barcelona", "Nora Blum"]
+    assert names("La caja de SIN está en el puerto, con la bomba.") == ["SIN"]
+    far = "Barcelona es grande y la otra parte de la costa no es: la bomba está en el puerto para Nora Blum."
+    assert names(far) == ["Barcelona", "Nora Blum"]
+    other = "Barcelona es Osthafen: la bomba está en el puerto, para Nora Blum no."
+    assert names(other) == ["Barcelona", "Osthafen", "Nora Blum"]
     assert names("La caja está en el puerto, con la bomba. OTAN y SEAT son de Osthafen.") == [
         "OTAN",
         "SEAT",

@@ -49,6 +49,15 @@ def test_the_head_of_a_letter_that_came_back_says_who_wrote_to_whom() -> None:
     assert clean_letter("Received: 3 cranes\nfrom Bremen\n") == "Received: 3 cranes\nfrom Bremen\n"
 
 
+def test_a_head_begins_with_any_line_for_programs() -> None:
+    for first in ("Received: by b.example", "DKIM-Signature: v=1; a=rsa", "DomainKey-Signature: a=rsa"):
+        assert drop_heads(f"{first}\nTo: Nora\n\nIt is blue.") == "To: Nora\n\nIt is blue."
+
+
+def test_code_of_a_letter_in_markdown_is_not_escaped() -> None:
+    assert clean_letter("Say \\`run\\`.%0A;%0C;Now.") == "Say `run`.\nNow."
+
+
 def test_a_letter_in_a_file_of_plain_text_is_decoded() -> None:
     head = "Received: from a.example\n by b.example\nFrom: Nora Blum <n@x.example>\n"
     head += "Subject: =?utf-8?q?Der_Kran_f=C3=A4hrt?=\n"
@@ -122,3 +131,9 @@ def test_each_letter_of_a_mailbox_that_is_a_text_is_read() -> None:
     assert "Received:" not in said and "base64" not in said
     prose = "From Bremen we left.\n\nFrom Kiel: see below\nFar: yes\n"
     assert read_plain_letter(prose) == prose
+
+
+def test_a_letter_that_is_quoted_loses_its_head_alone() -> None:
+    head = "> Received: from a.example\n>\tby b.example\n> From: Nora Blum\n> X-Mailer: P\n"
+    said = ">\n> It is blue.\n>> Is it?\n"
+    assert drop_heads(f"He wrote:\n{head}{said}") == f"He wrote:\n> From: Nora Blum\n{said}"

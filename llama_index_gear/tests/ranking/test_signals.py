@@ -45,6 +45,15 @@ def measure(pool: Pool, *best: int) -> dict[str, list[float]]:
     return {name: values[: -len(FILLERS)].tolist() for name, values in place_first(pool, *best).compare().items()}
 
 
+def test_words_are_found_beside_a_text_without_spaces_in_little_time() -> None:
+    shared = make_passage("a", "bread of " + "字" * 20_000 + " https://flour.example/bakery")
+    pool = make_pool("Who?", shared, make_passage("b", "flour bread bakery"))
+    company = place_first(pool, 1)
+    start = time.perf_counter()
+    assert company.list_shared_words(0) == ["bread"]
+    assert time.perf_counter() - start < 1
+
+
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 PLACES = {"a": 0, "b": 1, "c": 2}

@@ -18,6 +18,7 @@ from llama_index_gear import GeARVectorStore, GraphRetriever, LocalPageRank, Pas
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
 from llama_index_gear.flow import EmbedQuery, run
+from llama_index_gear.store.schema import to_node
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import contents, passage
 
@@ -421,3 +422,17 @@ def test_long_passages_are_read_but_not_kept(new_store: GeARVectorStore) -> None
     new_store.add([passage("short", "Stephen", embed_model=EMBED)])
     assert len(GraphRetriever(new_store).retrieve(QUESTION)) == 2
     assert len(pool_retrieval._kept) == 1
+
+
+def test_nodes_are_made_of_those_alone_that_are_returned(
+    store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retriever, made = GraphRetriever(store, similarity_top_k=2), list[str]()
+    retriever.retrieve(QUESTION)
+
+    def note(point: Any) -> Any:
+        made.append(str(point.id))
+        return to_node(point)
+
+    monkeypatch.setattr(pool_retrieval, "to_node", note)
+    assert len(retriever.retrieve(QUESTION)) == len(made) == 2

@@ -208,6 +208,28 @@ def test_a_step_that_fails_is_repeated(tmp_path: Path, monkeypatch: pytest.Monke
     check_whole(tmp_path)
 
 
+def test_room_for_a_vector_in_each_point_is_looked_for_before_the_first_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path)
+    free = edge_folder.RESERVE + POINTS * SIZE * 2  # half of it
+    with EdgeClient(tmp_path) as client:
+        client.count(NAME)
+        with monkeypatch.context() as patched:
+            patched.setattr(edge_folder, "free_space", lambda folder: free)
+            patched.setattr(edge_folder, "PLENTY", free)  # enough for a batch
+            client.upsert(NAME, [point(3, with_vectors=False)])
+            with pytest.raises(StoreError, match="make room"):
+                client.upsert(NAME, [point(3, with_vectors=True)])
+        assert search(client) == [] and (tmp_path / NAME / RECORD).exists()
+        client.upsert(NAME, [point(3, with_vectors=True)])
+        with monkeypatch.context() as patched:
+            patched.setattr(edge_folder, "free_space", lambda folder: free)
+            client.upsert(NAME, [point(4, with_vectors=True)])
+        assert search(client) == [3, 4]
+    check_whole(tmp_path, given=2)
+
+
 def test_a_collection_goes_with_its_record(tmp_path: Path) -> None:
     make(tmp_path)
     with EdgeClient(tmp_path) as client:
