@@ -24,7 +24,7 @@ from llama_index_gear.tests.processes import PROCESSES
 QUESTION = "On what date did the language first run whose designer worked for Richard Feynman?"
 SERVE = """
 import sys
-from llama_index_gear.cli import main, mcp_tools as serving
+from llama_index_gear.cli import main, serving as serving
 from llama_index_gear.testing import WordEmbedding
 
 def load_embedding(name):  # in place of a model, which takes seconds; and some libraries print as they load

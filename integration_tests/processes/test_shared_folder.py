@@ -28,7 +28,7 @@ from llama_index.core.schema import BaseNode
 from repository import ROOT
 
 from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli import mcp_tools as serving
+from llama_index_gear.cli import serving as serving
 from llama_index_gear.cli import store_folder
 from llama_index_gear.cli.main import main
 from llama_index_gear.errors import StoreLockedError
@@ -44,7 +44,7 @@ NAMES = ("Ada Lee", "Max Born", "Olivia Kern", "Bob Smith", "Eva Roth", "Ann Wol
 PROCESSES = multiprocessing.get_context("fork")
 SERVE = """
 import sys
-from llama_index_gear.cli import main, mcp_tools as serving
+from llama_index_gear.cli import main, serving as serving
 from llama_index_gear.testing import WordEmbedding
 serving.load_embedding = lambda name: WordEmbedding(32)
 sys.exit(main.main())

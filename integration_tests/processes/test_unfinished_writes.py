@@ -35,7 +35,7 @@ from repository import ROOT
 
 from llama_index_gear import ExistingCollection, GeARQueryEngine, GeARVectorStore, GraphRetriever
 from llama_index_gear.cli import indexing, store_folder
-from llama_index_gear.cli import mcp_tools as serving
+from llama_index_gear.cli import serving as serving
 from llama_index_gear.cli.main import main
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.store.embedded.client import EdgeClient
@@ -345,7 +345,7 @@ def test_a_call_that_is_killed_and_made_again_ends_like_an_undisturbed_one(tmp_p
 
 SERVE = """
 import sys, time
-from llama_index_gear.cli import main, mcp_tools as serving
+from llama_index_gear.cli import main, serving as serving
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.testing import WordEmbedding
 

@@ -35,7 +35,7 @@ from llama_index_gear.ingestion.reading_process import SECONDS
 
 if TYPE_CHECKING:
     from llama_index_gear.cli.asking import Answer
-    from llama_index_gear.cli.mcp_tools import StoreTools
+    from llama_index_gear.cli.serving import StoreTools
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _READ_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -427,7 +427,7 @@ def _prepare_server(store_folder: Path, embed: str | None, llm: str | None, *, w
     make_llm = choose_llm(llm)
 
     def make_tools() -> StoreTools:
-        from llama_index_gear.cli.mcp_tools import StoreTools
+        from llama_index_gear.cli.serving import StoreTools
 
         model = None if make_llm is None else make_llm()
         return StoreTools(store_folder, embed, model, (field, name) if tenant else None)

@@ -27,7 +27,7 @@ from llama_index_gear.cli.mcp_results import MAX_PASSAGES, Answer, Explanation, 
 from llama_index_gear.ingestion.console import shorten_line
 
 if TYPE_CHECKING:
-    from llama_index_gear.cli.mcp_tools import StoreTools
+    from llama_index_gear.cli.serving import StoreTools
 
 _INSTRUCTIONS = (
     "Searches a collection of documents for what a question needs, also if it takes several facts from different "

@@ -33,7 +33,7 @@ _START_PASSAGES = 10
 _START_TRIPLES = 20
 POOL_PAGERANK = LocalPageRank(epsilon=5e-4)
 """PageRank of a pool, by default. Half the usual `epsilon`: it reaches a third more passages (28 instead of 21)."""
-_KEPT = 1 << 12  # passages: some 50 MB
+_KEPT = 1 << 12  # passages: 50 MB, and three times as much where all are long
 _LONGEST_KEPT = 1 << 14  # characters of a passage's JSON
 _kept: dict[tuple[Any, ...], tuple[PoolPassage, Content]] = {}
 _LIST_NAMES = {VectorStoreQueryMode.DEFAULT: "dense", VectorStoreQueryMode.SPARSE: "bm25"}

@@ -17,7 +17,7 @@ PROCESSES.set_forkserver_preload(
             f"llama_index_gear.{name}"
             for name in ("query_engines.gear", "query_engines.t2rag", "extraction.llm_extractor")
         ),
-        *(f"llama_index_gear.cli.{name}" for name in ("main", "mcp_tools", "indexing", "extracting")),
+        *(f"llama_index_gear.cli.{name}" for name in ("main", "serving", "indexing", "extracting")),
         *("pytest", "nltk", "tiktoken"),
     ]
 )

@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index_gear import GeARVectorStore, Triple, attach_triples
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.cli import mcp_results as results
-from llama_index_gear.cli import mcp_tools as serving
+from llama_index_gear.cli import serving as serving
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.testing import ScriptedLLM
 

@@ -13,7 +13,7 @@ from llama_index.core.vector_stores.utils import node_to_metadata_dict
 from qdrant_client import QdrantClient, models
 
 from llama_index_gear import ExistingCollection, GeARVectorStore
-from llama_index_gear.cli import mcp_tools as serving
+from llama_index_gear.cli import serving as serving
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.testing import WordEmbedding
 

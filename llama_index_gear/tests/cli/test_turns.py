@@ -19,7 +19,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import asking, indexing, mcp_store, models, store_folder
-from llama_index_gear.cli import mcp_tools as serving
+from llama_index_gear.cli import serving as serving
 from llama_index_gear.cli.main import main
 from llama_index_gear.cli.store_note import read_note
 from llama_index_gear.errors import StoreLockedError

@@ -17,7 +17,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.cli import mcp_store, store_folder
-from llama_index_gear.cli import mcp_tools as serving
+from llama_index_gear.cli import serving as serving
 from llama_index_gear.cli.mcp_results import Passages
 from llama_index_gear.cli.store_note import StoreNote, add_probe, write_note
 from llama_index_gear.errors import ArgumentError
