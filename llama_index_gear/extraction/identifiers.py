@@ -50,7 +50,7 @@ _IDENTIFIER = re.compile(
 _TAGGED = re.compile(r"</|/>|=[\"']|&[lg]t;|^\W*[a-z]:[A-Z]|^(?i:bcc|cc|date|from|sent|subject|to):\S")
 """Matches a word with a tag in it, of a markup that is read as text, or with a key in front ("subject:This")."""
 _OF_LETTERS = frozenset("bcc cc date from sent subject".split())
-"""What stands in front of a colon in the head of a letter, also of one that is quoted in a line."""
+"""Names of the fields of a letter's head."""
 _HYPHENATED = FUNCTION_WORDS | HYPHENATED
 _ENGLISH_PARTS = _HYPHENATED | OPENERS | COMMON_WORDS
 _HYPHENS = re.compile(r"[a-z][a-z0-9]+(?:-[a-z0-9]{2,})+")

@@ -88,10 +88,10 @@ def test_reasons_by_words() -> None:
     assert len(explain("g", RankingWeights({"phrases": 9.0}), pool)["phrases"]) < 250
 
 
-def test_words_that_many_share_and_pieces_of_addresses_are_not_quoted() -> None:
+def test_words_that_many_share_short_ones_and_pieces_of_addresses_are_not_quoted() -> None:
     address = "https://archive.org/creators www.creators.org ada@creators.org"
     others = {name: f"alpha {' '.join(name * length for length in range(2, 7))}" for name in "cdefg"}
-    texts = {"a": f"alpha {address} beta", "b": f"alpha {address} beta", **others}
+    texts = {"a": f"alpha {address} beta biz", "b": f"alpha {address} beta biz", **others}
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
     pool = Pool("creators?", passages, {"base": [*texts]}, ENCODER)
     shared = explain("b", RankingWeights({"shared_words": 999.0}), pool)
