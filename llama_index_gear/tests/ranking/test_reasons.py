@@ -345,6 +345,8 @@ def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
     assert list_ranks(pool, "dell") == {"bm25": 1, "dense": 3} and list_ranks(pool, "cheese") == {"bm25": 2}
     assert explain("milk", weights, pool) == {"tied": "found by its words (place 3) and its meaning (place 1)"}
     assert explain("dell", weights, pool) == {"tied": "found by its words (place 1) and its meaning (place 3)"}
+    both = explain("milk", RankingWeights({"tied": 9.0, "walk": 9.0}), pool)
+    assert [*both.values()] == ["found by its words (place 3) and its meaning (place 1)"]  # not said twice
     assert explain("cheese", weights, pool) == {}
     by_words = Pool(QUESTION, pool.passages, {"bm25": ["milk", "dell"]}, ENCODER)
     assert explain("dell", weights, by_words) == {"tied": "found by its words (place 2)"}
