@@ -139,9 +139,9 @@ async def test_an_agent_s_client_repeats_what_a_busy_server_refuses(
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_an_agent_of_a_slow_model_ends_in_time(server: OpenAIServer, store: GeARVectorStore, mode: str) -> None:
-    server.script(Reply(json.dumps(STEP), delay=3.0))
+    server.script(Reply(json.dumps(STEP), delay=60.0))
     engine = GeARQueryEngine.from_vector_store(store, llm=server.llm(), abstain=True, budget=Budget(timeout=0.3))
     start = time.monotonic()
     response = engine.query("What is it?") if mode == "sync" else await engine.aquery("What is it?")
-    assert time.monotonic() - start < 3 and str(response).startswith("I don't know.")
+    assert time.monotonic() - start < 60 and str(response).startswith("I don't know.")
     assert [result.node.node_id for result in response.source_nodes] == ["ada"]

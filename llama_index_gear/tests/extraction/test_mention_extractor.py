@@ -2,7 +2,6 @@ import os
 import pickle
 import subprocess
 import sys
-import time
 import unicodedata
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ from llama_index.core.schema import MetadataMode, TextNode
 
 from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
+from llama_index_gear.tests.growth import assert_linear
 from llama_index_gear.triple import Triple
 
 TEXT = "Curry was born in Akron. His father Dell Curry played for the Charlotte Hornets. It rained."
@@ -233,13 +233,6 @@ def test_pipeline_twice() -> None:
 )
 def test_hostile_texts_take_linear_time(make: Callable[[int], str]) -> None:
     extractor = MentionTripleExtractor(max_triples_per_passage=1_000_000)
-
-    def extract(text: str) -> tuple[float, list[Triple]]:
-        begin = time.process_time()
-        triples = extractor.extract(text, "T")
-        return time.process_time() - begin, triples
-
-    seconds, triples = extract(make(3))
-    eighth = max(extract(make(24))[0] for _ in range(2))  # the second knows the words of the first
-    assert seconds < 32 * eighth + 0.1, "eight times the text takes eight times as long, not sixty-four"
+    assert_linear(lambda text: extractor.extract(text, "T"), lambda size: make(24 // size), 8)
+    triples = extractor.extract(make(3), "T")
     assert all(len(triple.text) < 40 * 202 + 10 * 202 for triple in triples)

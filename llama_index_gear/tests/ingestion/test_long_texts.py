@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from llama_index_gear.extraction.link_extractor import _find_words
 from llama_index_gear.ingestion.converter import sub_prose
 from llama_index_gear.ingestion.file_texts import explain_no_prose, read_wikitext
 from llama_index_gear.ingestion.transclusion import _HEADING, Transclusion
+from llama_index_gear.tests.growth import assert_linear
 
 
 def show(text: str) -> str:
@@ -40,9 +40,4 @@ def show(text: str) -> str:
 def test_eight_times_the_text_takes_no_sixty_four_times_as_long(
     read: Callable[[str], Any], make: Callable[[int], str]
 ) -> None:
-    def measure(length: int) -> float:
-        begin = time.process_time()
-        read(make(length))
-        return time.process_time() - begin
-
-    assert measure(400) < 32 * measure(50) + 0.1
+    assert_linear(read, make, 400)

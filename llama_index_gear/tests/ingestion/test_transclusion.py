@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -108,9 +107,8 @@ def test_circles_depth_and_size_are_bounded(tmp_path: Path) -> None:
     assert read(tmp_path / "large", large, "h.md") == "![[s]]\n\nSmall.\n\n\n![[l]]\n\n![[s]]\n\nSmall.\n"
     calls: list[str] = []
     wide = {f"w{n}.md": "\n".join(f"![[w{to}]]" for to in range(1_000)) for n in range(1_000)}
-    start = time.process_time()
     text = Transclusion(wide, lambda name: calls.append(name) or wide[name]).fill(wide["w0.md"], "w0.md")  # type: ignore[func-returns-value]
-    assert len(calls) <= 200 and len(text) < 3 * MAX_CHARACTERS and time.process_time() - start < 10
+    assert len(calls) <= 200 and len(text) < 3 * MAX_CHARACTERS
 
 
 def test_links_of_blocks_within_blocks_lead_where_they_lead_from_their_own_files(tmp_path: Path) -> None:

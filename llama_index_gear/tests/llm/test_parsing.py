@@ -1,6 +1,6 @@
 import json
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.parsing import parse_triples
 from llama_index_gear.llm.thoughts import clean_reply
+from llama_index_gear.tests.growth import assert_linear
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import Triple
 
@@ -223,20 +224,11 @@ def test_a_triple_at_any_depth_is_found() -> None:
     ],
 )
 def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -> None:
-    def measure_seconds(length: int) -> float:
-        reply = start + unit * (length // len(unit))
-        begin = time.process_time()
-        try:
+    def read(reply: str) -> None:
+        with suppress(ReplyError):
             parse_triples(scan_reply(reply))
-        except ReplyError:
-            pass
-        return time.process_time() - begin
 
-    def measure_best(length: int) -> float:
-        return min(measure_seconds(length) for _ in range(2))
-
-    # Quadratic work would make the factor 64; 32 and the constant forgive a busy machine.
-    assert measure_best(size) < 32 * measure_best(size // 8) + 0.3
+    assert_linear(read, lambda length: start + unit * (length // len(unit)), size)
 
 
 @settings(max_examples=200)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.llm.thoughts import ReplyStream, Said, clean_reply, read_said
+from llama_index_gear.tests.growth import assert_linear
 
 ANSWER = "Bremen [2]"
 THOUGHTS = [
@@ -154,9 +153,4 @@ def test_pieces_say_at_their_end_what_the_whole_says(pieces: list[str], size: in
 @pytest.mark.parametrize("unit", ["</think> x", '"</s>', "</s> x", "\nUser:", "\n<think>\n", "\n<think>a</think>\n",
                                   "<|channel|>a<|message|>", "|</think>\n", "<s></s>\n", "here is my "])  # fmt: skip
 def test_marks_without_end_are_read_in_linear_time(unit: str) -> None:
-    def measure(length: int) -> float:
-        begin = time.process_time()
-        read_said(unit * (length // len(unit)))
-        return time.process_time() - begin
-
-    assert measure(160_000) < 32 * measure(20_000) + 0.3  # quadratic work would make the factor 64
+    assert_linear(read_said, lambda length: unit * (length // len(unit)), 160_000)

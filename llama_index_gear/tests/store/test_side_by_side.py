@@ -167,7 +167,7 @@ def test_an_interrupt_ends_a_load_once_what_is_under_way_has_ended(interruptible
 def test_nobody_waits_on_once_a_load_has_ended(interruptible: None, ending: str, awaited: str) -> None:
     """Other batches wait for a server that is away, or for passages that another call writes."""
     server, waiting = Server(), threading.Event()
-    store, nodes = make_store(server, collection_settings=CollectionSettings(retry_seconds=20)), embedded(make_nodes())
+    store, nodes = make_store(server, collection_settings=CollectionSettings(retry_seconds=300)), embedded(make_nodes())
     claim = store._locks.claim({"p3"} if awaited == "lock" else set())
     claim.acquire()
     store.add(nodes[:2])  # makes the collections
@@ -185,12 +185,12 @@ def test_nobody_waits_on_once_a_load_has_ended(interruptible: None, ending: str,
 
     server.before = end_load
     start = time.monotonic()
-    giving_up = threading.Timer(10, claim.release)
+    giving_up = threading.Timer(150, claim.release)
     giving_up.start()
     with pytest.raises(RuntimeError if ending == "failure" else KeyboardInterrupt):
         store.add(nodes)
     giving_up.cancel()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 150
     claim.release()
     assert not store._locks._claims
 

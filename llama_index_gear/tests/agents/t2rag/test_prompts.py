@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from llama_index_gear.agents.t2rag.prompts import (
 from llama_index_gear.agents.t2rag.resolution import Statement, apply_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import CallLLM
+from llama_index_gear.tests.growth import assert_linear
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import StoredTriple, Triple
 
@@ -202,26 +202,14 @@ def test_no_reply_breaks_the_parsers(reply: str) -> None:
             pass
 
 
-def test_time_grows_with_the_reply_and_not_faster() -> None:
-    def measure_seconds(parse: Any, reply: str) -> float:
-        best = 60.0
-        for _ in range(3):
-            start = time.process_time()
-            try:
-                parse(scan_reply(reply))
-            except ReplyError:
-                pass
-            best = min(best, time.process_time() - start)
-        return best
+@pytest.mark.parametrize("parse", [parse_statements, parse_decomposition])
+@pytest.mark.parametrize("junk", ["[{", '{"facts": [{"clue": 1, "triple": ["a", ', "1. | ", '{"a": ', "[", " x  "])
+def test_time_grows_with_the_reply_and_not_faster(parse: Any, junk: str) -> None:
+    def read(reply: str) -> None:
+        with suppress(ReplyError):
+            parse(scan_reply(reply))
 
-    gc.disable()  # its passes over what a long reply makes take longer the more there is
-    try:
-        for junk in ("[{", '{"facts": [{"clue": 1, "triple": ["a", ', "1. | ", '{"a": ', "[", " x  "):
-            for parse in (parse_statements, parse_decomposition):
-                short, long = (measure_seconds(parse, junk * (size // len(junk))) for size in (5_000, 40_000))
-                assert long < 3 * 8 * short + 0.1, (junk, parse)  # eight times as long; 64 times if it were quadratic
-    finally:
-        gc.enable()
+    assert_linear(read, lambda size: junk * (size // len(junk)), 40_000)
 
 
 # -- the prompts ------------------------------------------------------------------------------------------------------
