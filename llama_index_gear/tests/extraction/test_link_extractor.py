@@ -222,7 +222,7 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 def test_hostile_links_are_bounded(name: str) -> None:
     files = {f"t{n}.md": (f"Target {n}", "text") for n in range(7)}
 
-    def write(size: int) -> list[TextNode]:
+    def write(size: int) -> list[BaseNode]:
         text = HOSTILE[name](size)
         nodes = make({**files, "x.md": ("X", text), "y.md": ("Y", f"---\nname: y\n---\n{text}")})
         nodes[0].metadata |= {"url": "https://t.example", "links": [["a" * 10 * size, text]] * 100}
