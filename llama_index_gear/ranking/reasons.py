@@ -26,10 +26,14 @@ from llama_index_gear.triple import SPACELESS, Triple, drop_parenthesis, entity_
 
 _LEAST_SHARE = 0.05
 """A signal whose share of the weighted sum is smaller is no reason."""
+_LEAST_PART = 0.15
+"""Nor is one whose share is a smaller part of the largest reason's. Parts of the question always tell something."""
 _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
-_MAX_WORDS = 5  # of the question, that are quoted
+_MAX_WORDS = 5  # that are quoted
+_MOST_ASKED = 3  # words of the question that are quoted beside the place that they gave
 _SPACELESS = re.compile(f"[{SPACELESS}]")
+_SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
 _LISTS = {"dense": "its meaning", "bm25": "its words", "pagerank": "facts", "base": "your retriever"}
 """List → what finds the passages in it."""
 
@@ -38,8 +42,8 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     """Return the signals that placed a passage, largest share first.
 
     A signal that has seen nothing in the passage is no reason, though it has a share. Nor is what holds the passage
-    back, nor what another reason says. A link, or words, that tie the passage to the question are said by their own
-    signals.
+    back, what moved it little, nor what another reason says. A link, or words, that tie the passage to the question are
+    said by their own signals.
 
     Args:
         pool: the pool.
@@ -54,20 +58,37 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
         if share >= _LEAST_SHARE and signal in ranked.signals and (reason := _DESCRIBED[signal](pool, ranked)):
             reasons.setdefault(reason, {"signal": signal, "share": round(share, 3), "reason": reason})
     said = {reason["signal"] for reason in reasons.values()}
-    return [reason for reason in reasons.values() if not _is_said(ranked, reason["signal"], said)]
+    kept = [reason for reason in reasons.values() if not _is_said(pool, ranked, reason["signal"], said)]
+    return [
+        reason for reason in kept if reason["signal"] == "phrases" or reason["share"] >= _LEAST_PART * kept[0]["share"]
+    ]
 
 
-def _is_said(ranked: Ranked, signal: str, said: Collection[str]) -> bool:
+def _is_said(pool: Pool, ranked: Ranked, signal: str, said: Collection[str]) -> bool:
     """Return True if another reason says what this signal has seen."""
     if signal == "linked":
         return "named" in said and ranked.linked_by == ranked.named_by
-    return signal == "new_words" and "phrases" in said and not _list_further_words(ranked)
+    is_found = not {"walk", "tied"}.isdisjoint(said) and "bm25" in list_ranks(pool, ranked.id)
+    return signal == "new_words" and is_found and set(_list_new_words(pool, ranked)) <= {*_list_asked(pool, ranked)}
 
 
-def _list_further_words(ranked: Ranked) -> list[str]:
-    """List the new words that stand in no phrase of the question that the passage has."""
-    in_phrases = {word for phrase in ranked.phrases for word in phrase.split()}
-    return [word for word in ranked.new_words if word not in in_phrases]
+def _split_question(pool: Pool, ranked: Ranked) -> set[str]:
+    """Return the question's words in small letters, but for those of its phrases that the passage has."""
+    return set(write_line(pool.question).split()).difference(*(phrase.split() for phrase in ranked.phrases))
+
+
+def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
+    """List the rarest words that the question and a passage write alike."""
+    line = pool.contents[pool.places[ranked.id]].line
+    weights = {word: pool.coverage(word) for word in _split_question(pool, ranked) if f" {word} " in line}
+    rarest = sorted(weights, key=lambda word: (-weights[word], word))
+    return [word for word in rarest if weights[word] and not _SPACELESS.search(word)][:_MOST_ASKED]
+
+
+def _list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
+    """List the new words that the question writes as the passage does: “response” would not explain “responsive”."""
+    asked = _split_question(pool, ranked)
+    return [word for word in ranked.new_words if word in asked or _SPACELESS.search(word)]
 
 
 def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
@@ -117,12 +138,16 @@ def _leads(pool: Pool, link: Link) -> bool:
 
 
 def _has_subject(pool: Pool, place: int, fact: Triple) -> bool:
-    """Return False if a fact is a sentence without its subject, which the passage has as a speaker alone."""
+    """Return False if a fact is a sentence that does not speak of its subject.
+
+    It speaks of what it names and, without that, of the title. In a conversation of several people it may be anybody's.
+    """
     sentence, passage = fact.predicate.casefold(), pool.passages[place]
     if fact.object.casefold() not in sentence or fact.subject.casefold() in sentence:
         return True
     is_title = entity_key(fact.subject) == entity_key(drop_parenthesis(passage.title.strip()))
-    return is_title or bool(re.search(rf"{re.escape(fact.subject)}(?!\w|\s*:)", passage.text))
+    is_named = bool(re.search(rf"{re.escape(fact.subject)}(?!\w|\s*:)", passage.text))
+    return is_title or (is_named and not _SPEAKER.search(passage.text))
 
 
 def _has_name(link: Link) -> bool:
@@ -158,16 +183,27 @@ def _describe_tied(pool: Pool, ranked: Ranked) -> str:
 
 def _describe_lists(pool: Pool, ranked: Ranked) -> str:
     """Say what finds a passage, and at which place."""
-    places = [f"{_LISTS.get(name, name)} (place {rank})" for name, rank in list_ranks(pool, ranked.id).items()]
+    words, places = _list_asked(pool, ranked), []
+    for name, number in list_ranks(pool, ranked.id).items():
+        asked = f": {_quote(_spell(pool.question, word) for word in words)}" if words and name == "bm25" else ""
+        places.append(f"{_LISTS.get(name, name)} (place {number}{asked})")
     return f"found by {_join(places)}" if places else ""
 
 
 def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
-    return f"has {_quote(ranked.phrases)} of the question" if ranked.phrases else ""
+    phrases = [_spell(pool.question, phrase) for phrase in ranked.phrases]
+    return f"has {_quote(phrases)} of the question" if phrases else ""
+
+
+def _spell(question: str, phrase: str) -> str:
+    """Return some words of a line as the question writes them, with its capitals and marks."""
+    words = r"\W+".join(map(re.escape, phrase.split()))
+    written = re.search(rf"\b{words}\b", question, re.IGNORECASE)
+    return written[0] if written else phrase
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
-    words = _list_further_words(ranked) or ranked.new_words
+    words = _list_new_words(pool, ranked)
     return f"has {_quote(words)} of the question" if words else ""
 
 

@@ -67,7 +67,7 @@ def test_reasons_by_words() -> None:
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
     base = {"base": [*texts]}
     pool = Pool("zeta? eta theta", passages, base, ENCODER)
-    seen = {name: explain(name, RankingWeights({"shared_words": 9.0, "walk": 9.0}), pool) for name in "abcef"}
+    seen = {name: explain(name, RankingWeights({"shared_words": 2.0, "walk": 9.0}), pool) for name in "abcef"}
     assert seen["b"] == {
         "shared_words": "shares “beta” and “gamma” with other passages found first",
         "walk": "found by your retriever (place 2)",
@@ -81,8 +81,11 @@ def test_reasons_by_words() -> None:
     assert explain("f", RankingWeights({"phrases": 9.0}), pool) == phrases
     assert explain("f", RankingWeights({"phrases": 9.0, "new_words": 9.0}), pool) == phrases  # the same words
     more = Pool("zeta? eta theta zebra", [*passages[:5], PoolPassage("f", "eta theta zebras", [])], base, ENCODER)
-    both = explain("f", RankingWeights({"phrases": 9.0, "new_words": 9.0}), more)
-    assert both == {**phrases, "new_words": "has “zebras” of the question"}
+    weights = RankingWeights({"phrases": 9.0, "new_words": 9.0})
+    assert explain("f", weights, more) == phrases  # “zebras” are not in the question
+    more = Pool("Zebras? “Eta”-Theta?", more.passages, base, ENCODER)
+    both = {"phrases": "has “Eta”-Theta” of the question", "new_words": "has “zebras” of the question"}
+    assert explain("f", weights, more) == both
     long = f"eta {'e' * 1_500}"
     pool = Pool(long, [*passages, PoolPassage("g", long, [])], {"base": [*texts, "g"]}, ENCODER)
     assert len(explain("g", RankingWeights({"phrases": 9.0}), pool)["phrases"]) < 250
@@ -120,7 +123,12 @@ def test_a_sentence_without_its_subject_leads_nowhere_unless_a_title_says_it() -
     """A speaker stands in front of what is said."""
     said = Triple("Thane", "Hydration helps Bo too!", "Bo")
     passages = [PoolPassage("a", "", [said]), PoolPassage("b", "", [Triple("Carl", "knows", "Bo")])]
-    cases = {("", "Thane: Hydration"): 0, ("Thane (cook)", ""): 2, ("", "Thane: Hydration. Thane cooks"): 2}
+    cases = {
+        ("", "Thane: Hydration"): 0,
+        ("Thane (cook)", ""): 2,
+        ("", "Thane cooks. Hydration"): 2,
+        ("", "It is noon.\nDoc-Eve: Thane cooks. Hydration"): 0,
+    }
     for (title, text), length in cases.items():
         pool = Pool("?", [passages[0]._replace(title=title, text=text), passages[1]], {"base": ["a", "b"]}, ENCODER)
         assert len(build_chain(pool, find(pool, "b"))) == length
@@ -334,6 +342,34 @@ def test_shares_are_those_of_the_ranking_and_descend() -> None:
         assert json.loads(json.dumps(reasons)) == reasons
 
 
+def test_what_moved_a_passage_little_is_no_reason_beside_what_moved_it_much() -> None:
+    for weight, is_said in ((1.0, True), (20.0, False)):
+        seen = explain("milk", RankingWeights({"in_question": weight, "new_words": 1.0}))
+        assert ("new_words" in seen) == is_said and "in_question" in seen
+
+
+def test_parts_of_the_question_are_a_reason_however_small() -> None:
+    texts = {"a": "eta theta", "b": "zeta", "c": "kappa"}
+    passages = [PoolPassage(name, text, [], text) for name, text in texts.items()]
+    pool = Pool("Eta theta, zeta?", passages, {"base": [*texts]}, ENCODER)
+    seen = explain("a", RankingWeights({"tied": 90.0, "phrases": 0.2, "in_question": 0.2}), pool)
+    assert [*seen] == ["tied", "phrases"]
+
+
+def test_the_rarest_words_that_question_and_passage_write_alike_stand_beside_the_place_that_they_gave() -> None:
+    texts = {"a": "alpha beta gamma delta of us", "b": "alpha", "c": "alpha beta", "d": "alpha beta gamma"}
+    passages = [PoolPassage(name, text, []) for name, text in texts.items()]
+    words = RankingWeights({"walk": 9.0, "new_words": 0.0, "tied": 9.0})
+    pool = Pool("Alphabeta? Delta! (Of) them, Gamma; by Beta, for alpha?", passages, {"bm25": [*"abcd"]}, ENCODER)
+    assert [*explain("a", words, pool).values()] == ["found by its words (place 1: “Delta”, “Gamma” and “Beta”)"]
+    new = RankingWeights({"tied": 9.0, "new_words": 9.0})
+    by_meaning = Pool("Alpha? Delta?", passages, {"dense": [*"abcd"]}, ENCODER)
+    seen = {"tied": "found by its meaning (place 1)", "new_words": "has “delta” of the question"}
+    assert explain("a", new, by_meaning) == seen
+    by_words = Pool("Alpha? Delta?", passages, {"bm25": [*"abcd"]}, ENCODER)
+    assert explain("a", RankingWeights({"new_words": 9.0}), by_words) == {"new_words": "has “delta” of the question"}
+
+
 def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
     """Not by a fact or by words, which have reasons of their own, and not by a list that lacks it."""
     lists = {
@@ -343,13 +379,15 @@ def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
     pool = Pool(QUESTION, make_pool("milk", "dell", "cheese").passages, lists, ENCODER)
     weights = RankingWeights({"tied": 9.0})
     assert list_ranks(pool, "dell") == {"bm25": 1, "dense": 3} and list_ranks(pool, "cheese") == {"bm25": 2}
-    assert explain("milk", weights, pool) == {"tied": "found by its words (place 3) and its meaning (place 1)"}
-    assert explain("dell", weights, pool) == {"tied": "found by its words (place 1) and its meaning (place 3)"}
+    assert explain("milk", weights, pool) == {"tied": "found by its words (place 3: “milk”) and its meaning (place 1)"}
+    assert explain("dell", weights, pool) == {"tied": "found by its words (place 1: “play”) and its meaning (place 3)"}
     both = explain("milk", RankingWeights({"tied": 9.0, "walk": 9.0}), pool)
-    assert [*both.values()] == ["found by its words (place 3) and its meaning (place 1)"]  # not said twice
+    assert [*both.values()] == ["found by its words (place 3: “milk”) and its meaning (place 1)"]  # not said twice
+    both = explain("milk", RankingWeights({"tied": 9.0, "new_words": 9.0}), pool)
+    assert [*both] == ["tied"]  # which has the new word, too
     assert explain("cheese", weights, pool) == {}
     by_words = Pool(QUESTION, pool.passages, {"bm25": ["milk", "dell"]}, ENCODER)
-    assert explain("dell", weights, by_words) == {"tied": "found by its words (place 2)"}
+    assert explain("dell", weights, by_words) == {"tied": "found by its words (place 2: “play”)"}
     named = find(POOL, "dell", weights)
     assert named.shares["tied"] > 0.05 and named.tied_by is None and explain("dell", weights) == {}
     (asked,) = rank(Pool("milk?", [pool.passages[0]], {"bm25": []}, ENCODER), weights)
