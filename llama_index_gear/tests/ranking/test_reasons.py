@@ -362,9 +362,9 @@ def test_the_rarest_words_that_question_and_passage_write_alike_stand_beside_the
     words = RankingWeights({"walk": 9.0, "new_words": 0.0, "tied": 9.0})
     pool = Pool("Alphabeta? Delta! (Of) them, Gamma; by Beta, for alpha?", passages, {"bm25": [*"abcd"]}, ENCODER)
     assert [*explain("a", words, pool).values()] == ["found by its words (place 1: “Delta”, “Gamma” and “Beta”)"]
-    new = RankingWeights({"tied": 9.0, "new_words": 9.0})
+    new = RankingWeights({"walk": 9.0, "new_words": 9.0})
     by_meaning = Pool("Alpha? Delta?", passages, {"dense": [*"abcd"]}, ENCODER)
-    seen = {"tied": "found by its meaning (place 1)", "new_words": "has “delta” of the question"}
+    seen = {"walk": "found by its meaning (place 1)", "new_words": "has “delta” of the question"}
     assert explain("a", new, by_meaning) == seen
     by_words = Pool("Alpha? Delta?", passages, {"bm25": [*"abcd"]}, ENCODER)
     assert explain("a", RankingWeights({"new_words": 9.0}), by_words) == {"new_words": "has “delta” of the question"}
