@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
@@ -33,7 +34,7 @@ _START_PASSAGES = 10
 _START_TRIPLES = 20
 POOL_PAGERANK = LocalPageRank(epsilon=5e-4)
 """PageRank of a pool, by default. Half the usual `epsilon`: it reaches a third more passages (28 instead of 21)."""
-_KEPT = 1 << 12  # passages: 50 MB, and three times as much where all are long
+_KEPT = 1 << 14  # passages: 100 MB, and three times as much where all are long
 _LONGEST_KEPT = 1 << 14  # characters of a passage's JSON
 _kept: dict[tuple[Any, ...], tuple[PoolPassage, Content]] = {}
 _LIST_NAMES = {VectorStoreQueryMode.DEFAULT: "dense", VectorStoreQueryMode.SPARSE: "bm25"}
@@ -211,11 +212,11 @@ def _read_flow(encoder: WordEncoder, points: Sequence[Any]) -> Flow[list[StoredP
 def _read(encoder: WordEncoder, point: Any) -> StoredPassage:
     fields: list[Any] = [(point.payload or {}).get(name) for name in NODE_FIELDS]
     is_kept = all(type(value) is str for value in fields) and sum(map(len, fields)) <= _LONGEST_KEPT
-    key = (encoder, *fields)  # the passage itself, so none that is kept is ever older than its point
-    if not is_kept or (read := _kept.get(key)) is None:
+    key = (encoder, blake2b("\0".join(fields).encode(), digest_size=16).digest()) if is_kept else None
+    if key is None or (read := _kept.get(key)) is None:
         passage = to_pool_passage(to_node(point))
         read = (passage, read_content(passage, encoder))
-        if is_kept:
+        if key is not None:
             if len(_kept) >= _KEPT:
                 _kept.clear()
             _kept[key] = read
