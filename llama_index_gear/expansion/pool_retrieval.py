@@ -237,6 +237,6 @@ def _choose_triples(pool: Pool, start: Sequence[str]) -> dict[tuple[str, Triple]
 
     """
     facts = [(passage_id, triple) for passage_id in start for triple in pool.passages[pool.places[passage_id]].triples]
-    coverages = {fact: pool.fact_coverage(fact[1]) for fact in facts}
-    chosen = sorted(coverages, key=lambda fact: -coverages[fact])[:_START_TRIPLES]
-    return {fact: coverages[fact] / coverages[chosen[0]] for fact in chosen if coverages[fact]}
+    coverages = [pool.fact_coverage(triple) for _, triple in facts]
+    chosen = sorted(range(len(facts)), key=lambda number: -coverages[number])[:_START_TRIPLES]
+    return {facts[number]: coverages[number] / coverages[chosen[0]] for number in chosen if coverages[number]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
 
@@ -82,13 +82,22 @@ class WordEncoder:
         Half a character separates words. No word reaches over white space, nor over other marks of ASCII than letters
         and digits; what stands between is looked up in memory.
         """
-        if text.isalnum() and text.isascii() and len(text) <= _LONG_PIECE:  # a word
-            return [*self._numbers[text.lower()]]
-        text = _split_words(repair_surrogates(text))
+        if not text.isascii():
+            text = _split_words(repair_surrogates(text))
         pieces = (text.encode().translate(_ASCII_WORDS).decode() if text.isascii() else text).split()
-        if len(text) > _LONG_TEXT or max(map(len, pieces), default=0) > _LONG_PIECE:
-            return self._numbers.read(text)
+        if len(text) > _LONG_PIECE and (len(text) > _LONG_TEXT or max(map(len, pieces), default=0) > _LONG_PIECE):
+            return self._numbers.read(_split_words(text))
         return list(chain.from_iterable(map(self._numbers.__getitem__, pieces)))
+
+    def find_written(self, words: Iterable[str]) -> dict[int, str]:
+        """Return the number of each of these words → the first of them that has it."""
+        numbers = self._numbers
+        found: dict[int, str] = {}
+        for word in words:
+            is_plain = word.isalnum() and word.isascii() and len(word) <= _LONG_PIECE
+            for number in numbers[word.lower()] if is_plain else self.list_words(word):
+                found.setdefault(number, word)
+        return found
 
     def split_words(self, text: str) -> set[int]:
         """Return the numbers of the text's words, as `list_words` has them."""
