@@ -23,7 +23,8 @@ from llama_index_gear.triple import Incidence
 
 _ASKED_FIRST = 16  # requests that the engine answers before anything is read: a command asks one question
 _PAGE = 512  # triples that are read at each further request, in some 5 ms
-_MOST = 1 << 20  # triples of a collection that is read, in some 130 MB
+_MOST = 1 << 20  # triples of a collection that is read, in some 150 MB
+_ID = 36  # characters of an id
 
 
 class _Names:
@@ -71,7 +72,7 @@ class Incidences:
         self._asked = 0
         self._offset: Any = None
         self._is_whole = self._is_refused = False
-        self._ids = bytearray()
+        self._pages: list[str] = []  # ids of their triples, one behind the other
         self._ends = array("i", [0])  # where the entities of a triple begin, and those of the last one end
         self._entities, self._passages = _Names(), _Names()
         self._linked: dict[int, Incidence] = {}  # triples with links of aliases, by number
@@ -105,12 +106,13 @@ class Incidences:
                 return False
             if incidence.aliases:
                 self._linked[len(self._passages.of_triples)] = incidence
-            self._ids += record.id.bytes
             self._passages.of_triples.append(self._passages.numbers[incidence.passage_id])
             keys = dict.fromkeys((*incidence.entities, *(alias for _, alias in incidence.aliases)))
             self._entities.of_triples.extend(map(self._entities.numbers.__getitem__, keys))
             self._ends.append(len(self._entities.of_triples))
+        self._pages.append("".join(str(record.id) for record in records))
         if self._offset is None:
+            self._pages = ["".join(self._pages)]
             triples = np.arange(len(self._passages.of_triples), dtype=np.int32)
             self._passages.sort(triples)
             self._entities.sort(np.repeat(triples, np.diff(self._ends)))
@@ -125,14 +127,17 @@ class Incidences:
         for (entities, passage_ids), limit in zip(groups, limits, strict=True):
             found = [*self._entities.find(entities), *self._passages.find(passage_ids)]
             several = found[0] if len(found) == 1 else np.unique(np.concatenate([np.zeros(0, np.int32), *found]))
-            answers.append([self._make(number) for number in several[:limit].tolist()])
+            answers.append(self._make(several[:limit].tolist()))
         return answers
 
-    def _make(self, number: int) -> Incidence:
-        if number in self._linked:
-            return self._linked[number]
-        digits = self._ids[16 * number : 16 * number + 16].hex()
-        point_id = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-        ends = self._entities.of_triples[self._ends[number] : self._ends[number + 1]]
-        passage_id = self._passages.names[self._passages.of_triples[number]]
-        return Incidence(point_id, tuple(map(self._entities.names.__getitem__, ends)), passage_id)
+    def _make(self, numbers: Sequence[int]) -> list[Incidence]:
+        (ids,), entities, passages = self._pages, self._entities, self._passages
+        made = []
+        for number in numbers:
+            ends = entities.of_triples[self._ends[number] : self._ends[number + 1]]
+            names = tuple([entities.names[end] for end in ends])
+            passage_id = passages.names[passages.of_triples[number]]
+            made.append(Incidence(ids[_ID * number : _ID * (number + 1)], names, passage_id))
+        return (
+            [self._linked.get(number, one) for number, one in zip(numbers, made, strict=True)] if self._linked else made
+        )
