@@ -214,14 +214,14 @@ class _KeptPassages(dict[tuple[Any, ...], tuple[PoolPassage, Content]]):
     It is emptied before the JSON of all has more characters than `_KEPT`.
     """
 
-    size = 0
+    size = 0  # of these
 
     def keep(self, key: tuple[Any, ...], read: tuple[PoolPassage, Content], size: int) -> None:
         """Keep a passage; `size` is the number of characters of its JSON."""
-        if self.size + size > _KEPT:
+        self.size = self.size + size if self else size
+        if self.size > _KEPT:
             self.clear()
-            self.size = 0
-        self.size += size
+            self.size = size
         self[key] = read
 
 

@@ -242,7 +242,7 @@ class Company:
             text, line = self._pool.passages[place].text, self._pool.contents[place].line
             if any(mark in text for mark in _ADDRESS_MARKS):
                 line = write_line(_ADDRESS.sub(" ", text))
-            self._written[place] = self._pool.encoder.find_written(dict.fromkeys(line.split()))
+            self._written[place] = self._pool.encoder.find_written(line)
         written = self._written[place]
         return list(dict.fromkeys(written[number] for number in numbers if number in written))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, repeat
 
@@ -89,13 +89,14 @@ class WordEncoder:
             return self._numbers.read(_split_words(text))
         return list(chain.from_iterable(map(self._numbers.__getitem__, pieces)))
 
-    def find_written(self, words: Iterable[str]) -> dict[int, str]:
-        """Return the number of each of these words → the first of them that has it."""
-        numbers = self._numbers
+    def find_written(self, line: str) -> dict[int, str]:
+        """Return the number of each word of a line → the first text between white space that has it."""
+        words = dict.fromkeys(line.split())
+        is_plain = line.isascii() and all(map(str.isalnum, words)) and max(map(len, words), default=0) <= _LONG_PIECE
+        numbers = map(self._numbers.__getitem__, map(str.lower, words)) if is_plain else map(self.list_words, words)
         found: dict[int, str] = {}
-        for word in words:
-            is_plain = word.isalnum() and word.isascii() and len(word) <= _LONG_PIECE
-            for number in numbers[word.lower()] if is_plain else self.list_words(word):
+        for word, of_word in zip(words, numbers, strict=True):
+            for number in of_word:
                 found.setdefault(number, word)
         return found
 
