@@ -114,17 +114,20 @@ class _Graph:
             if triple.id in self.seen:
                 continue
             self.seen.add(triple.id)
-            ends = [[self.entities[entity]] for entity in triple.entities]
+            names = [self.entities[entity] for entity in triple.entities]
+            pairs = [(names[0], names[1])] if len(names) == 2 else []
             if triple.aliases:
                 self.aliases.update(triple.aliases)
-                for key, names in zip(triple.entities, ends, strict=True):
-                    names.extend(self.entities[alias] for entity, alias in triple.aliases if entity == key)
-            if len(ends) == 2:
-                for one, other in product(*ends):
-                    self._join(one, other)
+                ends = [[node] for node in names]
+                for key, end in zip(triple.entities, ends, strict=True):
+                    end.extend(self.entities[alias] for entity, alias in triple.aliases if entity == key)
+                pairs = list(product(*ends)) if len(ends) == 2 else []
+                names = list(chain.from_iterable(ends))
+            for one, other in pairs:
+                self._join(one, other)
             passage = self.passages[triple.passage_id]
             neighbors = self.edges[passage]
-            for entity in chain.from_iterable(ends):
+            for entity in names:
                 if entity not in neighbors:
                     self._join(passage, entity)
 

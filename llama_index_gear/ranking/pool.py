@@ -105,6 +105,7 @@ class Pool:
         encoder: splits texts into words, without stop words, stemmed.
         aliases: (entity key, key that is linked with it), both ways. Default: none.
         known: node id → the words and entities of a passage that has been read; kept up to date. Default: none.
+        stated: node id → the neighboring words of the question that a passage has; kept up to date. Default: none.
 
     """
 
@@ -114,6 +115,7 @@ class Pool:
     encoder: WordEncoder
     aliases: Collection[tuple[str, str]] = ()
     known: dict[str, Content] = field(default_factory=dict, repr=False, compare=False)
+    stated: dict[str, list[str]] = field(default_factory=dict, repr=False, compare=False)
     _found: dict[str, frozenset[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def extend(
@@ -139,11 +141,16 @@ class Pool:
         aliases: Collection[tuple[str, str]],
     ) -> Pool:
         """Return a pool of the same question, which shares what is known of texts."""
-        return Pool(self.question, passages, lists, self.encoder, aliases, self.known, self._found)
+        return Pool(self.question, passages, lists, self.encoder, aliases, self.known, self.stated, self._found)
 
     def names_of(self, entity: str) -> tuple[str, ...]:
         """Return the keys that mean an entity: its own, then those that are linked with it."""
         return (entity, *self._partners.get(entity, ()))
+
+    @cached_property
+    def _shares(self) -> dict[frozenset[int], float]:
+        """Words of the question → the share of the question that they make up, of those that were asked for."""
+        return {}
 
     @cached_property
     def _partners(self) -> dict[str, list[str]]:
@@ -222,8 +229,9 @@ class Pool:
         small = name.lower()
         if not name.isalpha() or small == name.upper():  # a script without small letters
             return False
-        word = re.compile(rf"\b{small}\b")
-        return small == name or any(small in passage.text and word.search(passage.text) for passage in self.passages)
+        return small == name or any(
+            small in passage.text and _has_word(passage.text, small) for passage in self.passages
+        )
 
     def coverage(self, *texts: str) -> float:
         """Return the share of the question that its words in texts make up, from 0 to 1, rare words counting more.
@@ -233,9 +241,11 @@ class Pool:
         found = frozenset[int]()
         for text in texts:
             if text not in self._found:
-                self._found[text] = self._question_words & self.encoder.split_words(text)
+                self._found[text] = self._question_words.intersection(self.encoder.list_words(text))
             found |= self._found[text]
-        return math.fsum(self.question_weights[word] for word in found)
+        if found not in self._shares:
+            self._shares[found] = math.fsum(self.question_weights[word] for word in found)
+        return self._shares[found]
 
     def fact_coverage(self, fact: Triple) -> float:
         """Return the `coverage` of a fact's text. Its parts are read once: facts have names and sentences in common."""
@@ -265,6 +275,17 @@ def read_content(passage: PoolPassage, encoder: WordEncoder) -> Content:
     often = np.fromiter(counts.values(), np.float32, len(counts))
     links = tuple(triple for triple in passage.triples if split_link(triple.predicate)[1] == LINKS)
     return Content(words, often, write_line(passage.text), tuple(entities), _find_topics(passage), links)
+
+
+def _has_word(text: str, word: str) -> bool:
+    """Return True if a word stands in a text, between other characters than those of words."""
+    start = text.find(word)
+    while start >= 0:
+        end = start + len(word)
+        if not (_WORD.match(text[start - 1 : start]) or _WORD.match(text[end : end + 1])):
+            return True
+        start = text.find(word, end)
+    return False
 
 
 def write_line(text: str) -> str:

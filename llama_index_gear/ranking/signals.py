@@ -44,6 +44,8 @@ _MOST_PARTS, _LONGEST_PART = 5, 32
 """Parts of the question that are named, and words of one, at most."""
 _NUMBERED = re.compile(r"[\d_]")
 _ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
+_ADDRESS_MARKS = ("://", "@", "www.")
+"""A text without any of these has no address."""
 _FIRST_LISTS = ("dense", "base", "bm25")
 _STRONG = 3.0
 """A link of a third or more of the question ties a passage to it as its own words would."""
@@ -142,13 +144,17 @@ class Company:
             self.first_places = np.where(rank < len(pool.lists[self.first_list]), _NEAR / (_NEAR + rank), 0.0)
         self._links: dict[str, list[Link]] = {}
         for place in self.best:
-            likeness = {fact: pool.fact_coverage(fact) + _LEAST for fact in pool.passages[place].triples}
-            for entity, facts in pool.group_facts(place).items():
+            strongest: dict[str, Link] = {}
+            for fact in pool.passages[place].triples:
+                likeness = pool.fact_coverage(fact) + _LEAST
+                for entity in fact.entities:
+                    if entity not in strongest or likeness > strongest[entity].likeness:
+                        strongest[entity] = Link(place, fact, entity, likeness)
+            for entity, link in strongest.items():
                 if pool.is_link(entity):
-                    fact = max(facts, key=likeness.__getitem__)
-                    link = Link(place, fact, entity, likeness[fact])
                     for name in pool.names_of(entity):
                         self._links.setdefault(name, []).append(link)
+        self._written: dict[int, dict[int, str]] = {}
         places = range(len(pool.passages))
         self.named = [self._find_naming(place) for place in places]
         self.linked = [self._find_linking(place) for place in places]
@@ -225,19 +231,20 @@ class Company:
         counts = _COUNTS[: len(self.best)] * (np.array(self.best) != place)
         parts = weights[place] * (counts @ best) * (self._pool.terms.passages <= _FEW)
         numbers = self._pool.terms.words
-        most = [int(numbers[word]) for word in order(parts)[: 4 * _MOST_NAMED] if parts[word] > 0]
+        shared = np.flatnonzero(parts > 0)
+        most = numbers[shared[order(parts[shared])[: 4 * _MOST_NAMED]]].tolist()
         written = self._find_written(place, most)
         return [word for word in written if len(word) > _SHORT and not _NUMBERED.search(word)][:_MOST_NAMED]
 
     def _find_written(self, place: int, numbers: Sequence[int]) -> list[str]:
         """Return words in their order, as a passage first writes them in small letters, if not in an address alone."""
-        found, unseen, split = dict[int, str](), set(numbers), self._pool.encoder.split_words
-        text = self._pool.passages[place].text
-        for written in dict.fromkeys(write_line(_ADDRESS.sub(" ", text)).split()) if unseen else ():
-            if here := split(written) & unseen:
-                found |= dict.fromkeys(here, written)
-                unseen -= here
-        return list(dict.fromkeys(found[number] for number in numbers if number in found))
+        if place not in self._written:
+            text, line = self._pool.passages[place].text, self._pool.contents[place].line
+            if any(mark in text for mark in _ADDRESS_MARKS):
+                line = write_line(_ADDRESS.sub(" ", text))
+            self._written[place] = self._pool.encoder.find_written(line)
+        written = self._written[place]
+        return list(dict.fromkeys(written[number] for number in numbers if number in written))
 
     def _walk(self) -> Floats:
         """Walk between passages and words; half of each step returns to the start."""
@@ -288,16 +295,19 @@ class Company:
         return [word for word in self._find_written(place, rarest) if "_" not in word][:_MOST_NAMED]
 
     def _find_phrases(self) -> Floats:
-        lines = [content.line for content in self._pool.contents]
+        phrases, known = self._phrases, self._pool.stated
+        unread = [place for place, passage in enumerate(self._pool.passages) if passage.id not in known]
+        lines = [self._pool.contents[place].line for place in unread]
         text, ends = "".join(lines), list(accumulate(map(len, lines)))  # far faster than each line alone
-        found = np.zeros(len(lines))
-        for phrase, weight in self._phrases.items():
+        stated: list[list[str]] = [[] for _ in unread]
+        for phrase in phrases:
             start = text.find(phrase)
             while start >= 0:
-                place = bisect(ends, start)
-                found[place] += weight
-                start = text.find(phrase, ends[place])
-        return found
+                number = bisect(ends, start)
+                stated[number].append(phrase)
+                start = text.find(phrase, ends[number])
+        known.update(zip((self._pool.passages[place].id for place in unread), stated, strict=True))
+        return np.array([sum(map(phrases.__getitem__, known[passage.id])) for passage in self._pool.passages], float)
 
     def list_phrases(self, place: int) -> list[str]:
         """Return the parts of the question, of two words or more, that the signal `phrases` has seen in a passage.
@@ -346,7 +356,8 @@ class Company:
         return max(map(self._pool.coverage, named), default=0.0)
 
     def _find_naming(self, place: int) -> Link | None:
-        links = [link for key in self._pool.contents[place].topics for link in self._links_of_others(key, place)]
+        named = [key for key in self._pool.contents[place].topics if key in self._links]
+        links = [link for key in named for link in self._links_of_others(key, place)]
         return max(links, key=lambda link: link.likeness, default=None)
 
     def _find_linking(self, place: int) -> Link | None:

@@ -82,13 +82,23 @@ class WordEncoder:
         Half a character separates words. No word reaches over white space, nor over other marks of ASCII than letters
         and digits; what stands between is looked up in memory.
         """
-        if text.isalnum() and text.isascii() and len(text) <= _LONG_PIECE:  # a word
-            return [*self._numbers[text.lower()]]
-        text = _split_words(repair_surrogates(text))
+        if not text.isascii():
+            text = _split_words(repair_surrogates(text))
         pieces = (text.encode().translate(_ASCII_WORDS).decode() if text.isascii() else text).split()
-        if len(text) > _LONG_TEXT or max(map(len, pieces), default=0) > _LONG_PIECE:
-            return self._numbers.read(text)
+        if len(text) > _LONG_PIECE and (len(text) > _LONG_TEXT or max(map(len, pieces), default=0) > _LONG_PIECE):
+            return self._numbers.read(_split_words(text))
         return list(chain.from_iterable(map(self._numbers.__getitem__, pieces)))
+
+    def find_written(self, line: str) -> dict[int, str]:
+        """Return the number of each word of a line → the first text between white space that has it."""
+        words = dict.fromkeys(line.split())
+        is_plain = line.isascii() and all(map(str.isalnum, words)) and max(map(len, words), default=0) <= _LONG_PIECE
+        numbers = map(self._numbers.__getitem__, map(str.lower, words)) if is_plain else map(self.list_words, words)
+        found: dict[int, str] = {}
+        for word, of_word in zip(words, numbers, strict=True):
+            for number in of_word:
+                found.setdefault(number, word)
+        return found
 
     def split_words(self, text: str) -> set[int]:
         """Return the numbers of the text's words, as `list_words` has them."""

@@ -188,6 +188,11 @@ class Collections:
                 "store with that version"
             )
 
+    @property
+    def is_embedded(self) -> bool:
+        """True if the embedded engine has the collections."""
+        return bool(self.place)
+
     def can_search_flow(self) -> Flow[bool]:
         """Return True if there is a collection to search; warn, once, if there is none."""
         exists = yield from self.exists_flow()

@@ -43,7 +43,16 @@ from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.store.side_by_side import RunFlows, arun_flows, run_flows
 
 _READ_METHODS = frozenset(
-    {"collection_exists", "get_aliases", "get_collection", "count", "retrieve", "scroll", "query_batch_points"}
+    {
+        "collection_exists",
+        "get_aliases",
+        "get_collection",
+        "count",
+        "retrieve",
+        "scroll",
+        "query_batch_points",
+        "find_incidences",
+    }
 )
 _CLIENTS = (QdrantClient, AsyncQdrantClient)
 RETRY_SECONDS = 30.0

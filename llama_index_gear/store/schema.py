@@ -24,7 +24,7 @@ from llama_index_gear.nodes import (
     triple_metadata_keys,
     without_explanation,
 )
-from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
+from llama_index_gear.triple import NAMESPACE, Incidence, StoredTriple, Triple
 
 DENSE = DEFAULT_DENSE_VECTOR_NAME
 SPARSE = DEFAULT_SPARSE_VECTOR_NAME
@@ -51,6 +51,8 @@ WRITE_FIELDS = (WRITE, REPLACED, DELETED, UNFINISHED)
 """The fields by which writers of several processes know each other's points."""
 TRIPLE_FIELDS = ["passage_id", "subject", "predicate", "object", "entities", "names", ALIASES]
 """Payload fields that are read to make a triple."""
+INCIDENCE_FIELDS = ["entities", "passage_id", ALIASES]
+"""Payload fields of a triple that are read to walk over it."""
 _TEXT = frozenset([str])
 _QUERY = models.QueryRequest(with_vector=False)
 
@@ -148,6 +150,24 @@ def to_stored_triple(point: Any, score: float) -> StoredTriple:
     except (TripleError, TypeError, KeyError) as error:
         raise make_foreign_error(point, "triple", error) from error
     return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, entities, aliases)
+
+
+def to_incidence(point: Any) -> Incidence:
+    """Read from a triple's point what it joins.
+
+    Raises:
+        StoreError: the point holds no triple.
+
+    """
+    payload = point.payload
+    try:
+        if not has_sound_entities(payload):
+            raise TypeError("its entities are no list of texts")
+        if not payload.get(ALIASES):  # most triples have none
+            return Incidence(str(point.id), tuple(payload["entities"]), payload["passage_id"])
+        return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
+    except (AttributeError, TypeError, KeyError) as error:
+        raise make_foreign_error(point, "triple", error) from error
 
 
 def read_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -17,23 +17,23 @@ from llama_index_gear.store.filters import METADATA, build_conditions, build_tri
 from llama_index_gear.store.schema import (
     ALIASES,
     DENSE,
+    INCIDENCE_FIELDS,
     SPARSE,
     TRIPLE_FIELDS,
     build_query,
     drop_links,
     has_sound_entities,
     has_sound_links,
-    make_foreign_error,
     match_any,
     match_lacking,
     own_entities,
     read_aliases,
+    to_incidence,
     to_stored_triple,
 )
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.triple import Candidate, Incidence, StoredTriple
 
-_INCIDENCE_FIELDS = ["entities", "passage_id", ALIASES]
 _FIRST_HITS = 32  # first limit of each proposition
 _KEYS = 64  # linked names that a request asks for
 _ENDS = 256  # triples that it reads at most
@@ -329,6 +329,11 @@ class TripleReads(TripleGraph):
         if not groups or not (yield from self._can_search_flow(by_vectors=False)):
             return [[] for _ in groups]
         must = build_conditions(self.filters, under=METADATA)
+        if not must and self.collections.is_embedded:
+            arguments = {"collection_name": self.collections.triples, "groups": groups, "limits": limits}
+            known = yield from ask(QdrantCall("find_incidences", arguments))
+            if known is not None and any(known):
+                return known  # type: ignore[no-any-return]
 
         # One query a group, in one round trip. To ask for all groups at once would take less work where all are small,
         # but a group with more triples than its limit would then cost a second round trip, or a count before.
@@ -339,7 +344,7 @@ class TripleReads(TripleGraph):
                 should.append(match_any("entities", entities))
             if should:  # an empty `should` would match everything
                 match_ = models.Filter.model_construct(must=must, should=should)
-                requests.append(build_query(None, limit, match_, payload=_INCIDENCE_FIELDS))
+                requests.append(build_query(None, limit, match_, payload=INCIDENCE_FIELDS))
                 asked.append(number)
         answers: list[list[Incidence]] = [[] for _ in groups]
         found = yield from self.collections.select_flow(self.collections.triples, requests)
@@ -347,7 +352,7 @@ class TripleReads(TripleGraph):
             yield from self.collections.look_for_triples_flow()
         yield from self._hide_links_flow([point for points in found for point in points])
         for number, points in zip(asked, found, strict=True):
-            answers[number] = [_to_incidence(point) for point in points]
+            answers[number] = [to_incidence(point) for point in points]
         return answers
 
     def fetch_triples_flow(self, ids: Sequence[str]) -> Flow[dict[str, StoredTriple]]:
@@ -429,15 +434,3 @@ def _list_ends(points: Sequence[Any]) -> set[str]:
 def _match_end(key: str) -> models.Filter:
     """Build the condition that a triple has the entity key at an end: it then has no link with it."""
     return models.Filter(must=[match_any("entities", [key])], must_not=[match_any(f"{ALIASES}[].alias", [key])])
-
-
-def _to_incidence(point: Any) -> Incidence:
-    payload = point.payload
-    try:
-        if not has_sound_entities(payload):
-            raise TypeError("its entities are no list of texts")
-        if not payload.get(ALIASES):  # most triples have none
-            return Incidence(str(point.id), tuple(payload["entities"]), payload["passage_id"])
-        return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
-    except (AttributeError, TypeError, KeyError) as error:
-        raise make_foreign_error(point, "triple", error) from error

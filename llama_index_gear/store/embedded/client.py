@@ -37,6 +37,7 @@ from llama_index_gear.store.embedded.models import (
     without_vectors,
 )
 from llama_index_gear.store.embedded.shards import OpenShards, call_engine, fill
+from llama_index_gear.triple import Incidence
 
 _SAMPLE = 256  # points whose size is looked at
 _MOST_TIMES = 2  # times the size that is expected of its points, from which on a folder is written anew
@@ -382,6 +383,15 @@ class EdgeClient(BoundToProcess):
             answers[number] = from_scored(points, requests[number])
         return [models.QueryResponse.model_construct(points=points) for points in answers]
 
+    def find_incidences(
+        self, collection_name: str, groups: Sequence[tuple[Sequence[str], Sequence[str]]], limits: Sequence[int]
+    ) -> list[list[Incidence]] | None:
+        """Find the triples of each group in memory (`TripleReads.incident_flow`); None if not all of them are there."""
+        with self._shards.hold():
+            shard = self._shard(collection_name)
+            incidences = self._shards.get_incidences(collection_name)
+            return incidences.find(groups, limits) if incidences.read(shard) else None
+
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _folder(self, collection_name: str) -> Path:
@@ -445,6 +455,7 @@ class EdgeClient(BoundToProcess):
             edge_folder.check_room(self.path, size, self._shards.measure_storage(collection_name, vectors))
             with edge_folder.raise_store_errors(self._folder(collection_name)):
                 self._shards.make_vectors(collection_name, vectors)
+            self._shards.get_incidences(collection_name).forget()
             shard.update(operation)
 
 

@@ -19,6 +19,7 @@ from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.folder_lock import Claim, FolderLock, lock_folder, make_locked_error
+from llama_index_gear.store.embedded.incidences import Incidences
 from llama_index_gear.store.embedded.models import DISTANCES
 
 Result = TypeVar("Result")
@@ -32,6 +33,7 @@ class _OpenShard(NamedTuple):
     Attributes:
         with_idf: names of its sparse vectors whose words are weighed by their frequency.
         declared: its dense vectors that no point has had yet.
+        incidences: what is kept of its triples in memory.
 
     """
 
@@ -40,6 +42,7 @@ class _OpenShard(NamedTuple):
     place: edge_folder.Place | None
     with_idf: frozenset[str]
     declared: dict[str, Any]
+    incidences: Incidences
 
 
 class OpenShards:
@@ -142,7 +145,12 @@ class OpenShards:
             place = edge_folder.get_place(folder)
             with_idf, declared = edge_folder.list_with_idf(folder), edge_folder.read_declared(folder)
             self._open_shards[name] = _OpenShard(
-                call_engine(lambda: edge.EdgeShard.load(str(folder)), folder), folder, place, with_idf, declared
+                call_engine(lambda: edge.EdgeShard.load(str(folder)), folder),
+                folder,
+                place,
+                with_idf,
+                declared,
+                Incidences(),
             )
         return self._open_shards[name].shard
 
@@ -154,15 +162,19 @@ class OpenShards:
         """Return the dense vectors of an open collection that no point has had yet: name → size and distance."""
         return self._open_shards[name].declared
 
+    def get_incidences(self, name: str) -> Incidences:
+        """Return what is kept in memory of an open collection's triples; whoever changes a point makes it forget."""
+        return self._open_shards[name].incidences
+
     def measure_storage(self, name: str, vectors: Collection[str]) -> int:
         """Return the bytes that `make_vectors` takes: room for a vector in each point that is stored."""
-        shard, _, _, _, declared = self._open_shards[name]
+        shard, declared = self._open_shards[name].shard, self._open_shards[name].declared
         numbers = sum(declared[vector]["size"] for vector in declared.keys() & vectors)
         return 4 * numbers * shard.info().points_count if numbers else 0
 
     def make_vectors(self, name: str, vectors: Collection[str]) -> None:
         """Tell the engine of those of these vectors that no point has had yet: points with them are to be written."""
-        shard, folder, _, _, declared = self._open_shards[name]
+        shard, folder, declared = attrgetter("shard", "folder", "declared")(self._open_shards[name])
         for vector in declared.keys() & vectors:
             if vector not in edge_folder.read_config(folder).get("vectors", {}):
                 size, distance = declared[vector]["size"], DISTANCES[models.Distance(declared[vector]["distance"])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -108,6 +109,13 @@ def test_a_line_has_a_text_s_words_between_single_spaces() -> None:
 def test_a_word_that_a_passage_writes_small_is_ordinary(name: str, is_ordinary: bool) -> None:
     texts = ["Ada likes the api, of 父亲.", "It's nice and öl", "Ledger-sync of adam"]
     assert make_pool("?", *(make_passage(text, text) for text in texts)).is_ordinary(name) == is_ordinary
+
+
+@given(st.lists(st.text("aBc-_.é \n", max_size=12), max_size=3), st.text("abcé", min_size=1, max_size=3))
+def test_a_small_word_stands_between_other_characters(texts: Sequence[str], name: str) -> None:
+    pool = make_pool("?", *(make_passage(str(number), text) for number, text in enumerate(texts)))
+    expected = any(re.search(rf"\b{name}\b", text) for text in texts)
+    assert pool.is_ordinary(name.capitalize()) == expected
 
 
 def test_entities_are_counted_by_the_passages_that_name_them() -> None:

@@ -288,6 +288,19 @@ def test_a_phrase_counts_as_often_as_the_question_has_it_and_once_a_passage() ->
     assert place_first(pool, 1).list_phrases(0) == ["alpha beta"]
 
 
+def test_phrases_of_a_pool_that_grew_are_those_of_one_made_at_once() -> None:
+    """What its first passages state is read once; what each phrase counts depends on all passages."""
+    question = "alpha beta gamma delta"
+    texts = ["alpha beta", "gamma delta, alpha beta", "beta gamma", "none", "alpha beta gamma delta"]
+    passages = [make_passage(str(number), text) for number, text in enumerate(texts)]
+    few = Pool(question, passages[:2], {"base": ["0", "1"]}, ENCODER)
+    before = Company(few).compare()["phrases"].tolist()
+    grown = few.extend(passages[2:], {"pagerank": ["4", "2", "3"]})
+    at_once = Pool(question, passages, {"base": ["0", "1"], "pagerank": ["4", "2", "3"]}, ENCODER)
+    now = Company(grown).compare()["phrases"].tolist()
+    assert now == Company(at_once).compare()["phrases"].tolist() and now[:2] != before and min(now[:3]) > 0 == now[3]
+
+
 def test_neighbors_are_not_of_two_passages() -> None:
     pool = make_pool(
         "alpha beta", make_passage("a", "alpha"), make_passage("b", "beta"), make_passage("c", "alpha beta")

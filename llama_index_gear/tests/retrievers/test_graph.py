@@ -424,6 +424,18 @@ def test_long_passages_are_read_but_not_kept(new_store: GeARVectorStore) -> None
     assert len(pool_retrieval._kept) == 1
 
 
+def test_what_is_kept_of_passages_is_bounded(new_store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_store.add([passage(f"p{n}", f"Stephen plays {'well ' * n}", embed_model=EMBED) for n in range(30)])
+    expected = explain(GraphRetriever(new_store, similarity_top_k=30).retrieve(QUESTION))
+    payloads, _ = new_store.client.scroll("gear", limit=30)
+    sizes = [len(point.payload["_node_content"]) for point in payloads]
+    monkeypatch.setattr(pool_retrieval, "_KEPT", 4 * max(sizes))
+    pool_retrieval._kept.clear()
+    for _ in range(3):
+        assert explain(GraphRetriever(new_store, similarity_top_k=30).retrieve(QUESTION)) == expected
+        assert 0 < len(pool_retrieval._kept) <= 4 * max(sizes) // min(sizes)
+
+
 def test_nodes_are_made_of_those_alone_that_are_returned(
     store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

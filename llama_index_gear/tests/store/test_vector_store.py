@@ -1191,7 +1191,10 @@ async def test_adding_reads_no_passage_on_the_event_loop(make_store: MakeStore) 
 
 
 def test_a_wave_of_pagerank_is_one_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads no triple beyond a limit, and asks nothing for a group without members; hubs are not counted first."""
+    """It reads no triple beyond a limit, and asks nothing for a group without members; hubs are not counted first.
+
+    Memory is asked before the engine.
+    """
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     said = [("hub", "has", f"spoke {number}") for number in range(400)]
     store.add([passage(f"p{n}", f"spokes {n}", said[40 * n : 40 * n + 40]) for n in range(10)])
@@ -1214,7 +1217,7 @@ def test_a_wave_of_pagerank_is_one_round_trip(tmp_path: Path, monkeypatch: pytes
     groups: list[tuple[list[str], list[str]]] = [(["hub"], []), ([], []), (["spoke 7"], []), ([], ["p3"])]
     for limits, lengths in (([350, 9, 9, 50], [350, 0, 1, 40]), ([20, 9, 9, 30], [20, 0, 1, 30])):
         assert [len(answer) for answer in read(store).incident_flow(groups, limits)] == lengths
-        assert trips == ["query_batch_points"] and sizes == [length for length in lengths if length]
+        assert trips == ["find_incidences", "query_batch_points"] and sizes == [length for length in lengths if length]
         trips.clear()
         sizes.clear()
     store.close()

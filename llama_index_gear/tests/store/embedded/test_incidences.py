@@ -1,0 +1,205 @@
+"""What is kept in memory of an open collection's triples: the engine's answers, whatever is written in between."""
+
+import random
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from operator import methodcaller
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+from qdrant_client.http import models
+
+from llama_index_gear.errors import StoreError
+from llama_index_gear.nodes import attach_triples
+from llama_index_gear.store.embedded import incidences
+from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.tests.processes import PROCESSES
+from llama_index_gear.tests.store_contract import passage, read
+from llama_index_gear.triple import Incidence, Triple
+
+EMBED = WordEmbedding()
+NAMES = [f"N{number}" for number in range(12)]
+PASSAGES = [f"p{number}" for number in range(20)]
+TRIPLES = "gear_triples"
+Groups = list[tuple[list[str], list[str]]]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GeARVectorStore:
+    """A store with some triples, links of aliases among them, of which a page is read from the first request on."""
+    monkeypatch.setattr(incidences, "_ASKED_FIRST", 0)
+    monkeypatch.setattr(incidences, "_PAGE", 7)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    fill(store, random.Random(0))
+    store.link_aliases([("N0", "N1"), ("N2", "N3")])
+    return store
+
+
+def fill(store: GeARVectorStore, draw: random.Random) -> None:
+    store.add([make(name, draw) for name in PASSAGES])
+
+
+def make(name: str, draw: random.Random) -> Any:
+    facts = [(draw.choice(NAMES), f"meets {number}", draw.choice(NAMES)) for number in range(draw.randint(0, 6))]
+    return passage(name, " ".join(map(" ".join, facts)), facts, metadata={"year": draw.choice([1, 2])})
+
+
+def draw_groups(draw: random.Random, number: int = 12) -> tuple[Groups, list[int]]:
+    """Draw groups of an entity, of a passage, of several of both, and of none, with their limits."""
+    names, passages = [*map(str.lower, NAMES), "unknown"], [*PASSAGES, "unknown"]
+    groups: Groups = [([draw.choice(names)], []) for _ in range(number)]
+    groups += [([], [draw.choice(passages)]) for _ in range(number)]
+    groups += [(draw.sample(names, draw.randint(0, 3)), draw.sample(passages, draw.randint(0, 3))) for _ in groups]
+    return groups, [draw.choice([1, 2, 5, 100]) for _ in groups]
+
+
+def ask(
+    store: GeARVectorStore, groups: Groups, limits: Sequence[int], monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[list[Incidence]], list[list[Incidence]], bool]:
+    """Return what is answered, what the engine answers, and whether the first came from memory."""
+    asked: list[Any] = []
+    query = store.client.query_batch_points
+    with monkeypatch.context() as patch:
+        patch.setattr(store.client, "query_batch_points", lambda **given: asked.append(given) or query(**given))
+        answers = read(store).incident_flow(groups, limits)
+    with monkeypatch.context() as patch:
+        patch.setattr(EdgeClient, "find_incidences", lambda *_, **__: None)
+        expected = read(store).incident_flow(groups, limits)
+    return answers, expected, not asked
+
+
+def read_whole(store: GeARVectorStore) -> None:
+    for _ in range(30):
+        read(store).incident_flow([(["n0"], [])], [1])
+
+
+def test_answers_are_the_engine_s_before_and_after_all_is_read(
+    store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw, from_memory = random.Random(1), list[bool]()
+    for _ in range(20):
+        answers, expected, is_kept = ask(store, *draw_groups(draw), monkeypatch)
+        assert answers == expected and any(expected)
+        from_memory.append(is_kept)
+    assert not from_memory[0] and from_memory[-1] and from_memory == sorted(from_memory)
+    assert any(incidence.aliases for answer in expected for incidence in answer)
+
+
+WRITES: dict[str, Callable[[GeARVectorStore, random.Random], Any]] = {
+    "add": lambda store, draw: store.add([make("p0", draw), make("p1", draw)]),
+    "delete": lambda store, _: store.delete_nodes(["p2", "p3"]),
+    "delete by filter": lambda store, _: store.delete_nodes(
+        filters=MetadataFilters(filters=[MetadataFilter(key="year", value=1)])
+    ),
+    "link": lambda store, _: store.link_aliases([("N4", "N5")]),
+    "unlink": lambda store, _: store.unlink_aliases(),
+    "take triples": lambda store, _: store.add([attach_triples(node, []) for node in store.get_nodes(["p4", "p5"])]),
+    "clear and fill": lambda store, draw: (store.clear(), fill(store, draw)),
+    "a payload": lambda store, _: store.client.batch_update_points(
+        TRIPLES,
+        [
+            models.SetPayloadOperation(
+                set_payload=models.SetPayload(payload={"entities": ["x"]}, filter=models.Filter())
+            )
+        ],
+    ),
+    "vectors": lambda store, _: store.embed_stored_triples(),
+    "repair": lambda store, _: store.repair(),
+    "close": lambda store, _: store.close(),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_whatever_is_written_the_next_answers_are_the_engine_s(
+    store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    draw = random.Random(name)
+    for _ in range(2):
+        read_whole(store)
+        assert ask(store, *draw_groups(draw), monkeypatch)[2]
+        WRITES[name](store, draw)
+        for _ in range(3):
+            answers, expected, _ = ask(store, *draw_groups(draw), monkeypatch)
+            assert answers == expected
+
+
+def test_what_another_process_wrote_meanwhile_is_seen(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_whole(store)
+    store.close()
+    path = store.client.path
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=replace_all, args=(path, theirs))
+    process.start()
+    assert ours.recv() == "done"
+    process.join()
+    answers, expected, is_kept = ask(store, [([], PASSAGES), (["rome"], [])], [500, 500], monkeypatch)
+    assert answers == expected and not is_kept
+    assert {entity for incidence in answers[0] for entity in incidence.entities} == {"rome", "tiber"}
+
+
+def replace_all(path: Path, done: Connection) -> None:
+    with GeARVectorStore.from_path(path, embed_model=EMBED) as store:
+        store.add([passage(name, "Rome lies at the Tiber", [("Rome", "lies at", "Tiber")]) for name in PASSAGES])
+    done.send("done")
+
+
+def test_filters_and_tenants_are_left_to_the_engine(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_whole(store)
+    monkeypatch.setattr(EdgeClient, "find_incidences", lambda *_, **__: pytest.fail("it knows no filters"))
+    years = {node.node_id: node.metadata["year"] for node in store.get_nodes()}
+    only = MetadataFilters(filters=[MetadataFilter(key="year", value=1)])
+    (found,) = read(store, only).incident_flow([(list(map(str.lower, NAMES)), PASSAGES)], [500])
+    assert found and {years[incidence.passage_id] for incidence in found} == {1}
+
+
+@pytest.mark.parametrize("payload", [{"entities": 7}, {"entities": [7]}, {"passage_id": 7}, {"aliases": [7]}], ids=str)
+def test_a_collection_with_a_damaged_point_is_left_to_the_engine(
+    store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch, payload: Any
+) -> None:
+    (first, *_), _ = store.client.scroll(TRIPLES, limit=1)
+    change = models.SetPayload(payload=payload, points=[first.id])
+    store.client.batch_update_points(TRIPLES, [models.SetPayloadOperation(set_payload=change)])
+    others = [name for name in PASSAGES if name != first.payload["passage_id"]]
+    for _ in range(30):
+        answers, expected, is_kept = ask(store, [([], others)], [500], monkeypatch)
+        assert answers == expected and not is_kept
+    if "entities" in payload:
+        with pytest.raises(StoreError, match="holds no triple"):
+            read(store).incident_flow([([], [first.payload["passage_id"]])], [9])
+
+
+def test_a_large_collection_is_left_to_the_engine(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incidences, "_MOST", 10)
+    monkeypatch.setattr(incidences, "to_incidence", lambda _: pytest.fail("nothing is read"))
+    read_whole(store)
+    assert not ask(store, [(["n0"], [])], [9], monkeypatch)[2]
+
+
+def test_a_single_question_reads_nothing_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incidences, "to_incidence", lambda _: pytest.fail("nothing is read"))
+    with GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED) as store:
+        fill(store, random.Random(0))
+        for _ in range(16):
+            read(store).incident_flow([(["n0"], [])], [9])
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_readers_beside_a_writer_see_what_is_stored(store: GeARVectorStore, mode: str) -> None:
+    """A passage is written again and again, each time with one fact: a read that follows sees that fact alone."""
+    read_whole(store)
+    for number in range(20):
+        fact = ("Ada", f"says {number}", f"Word {number}")
+        node = passage("p0", f"Word {number}", [fact])
+        await (store.async_add([node]) if mode == "async" else read_async(store, node))
+        for _ in range(2):
+            (found,) = methodcaller("incident_flow", [(["ada"], [])], [9])(read(store))
+            assert [incidence.id for incidence in found] == [Triple(*fact).id("p0")]
+        read_whole(store)
+
+
+async def read_async(store: GeARVectorStore, node: Any) -> None:
+    store.add([node])
