@@ -20,7 +20,7 @@ from llama_index_gear.nodes import (
 )
 from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.signals import BEST, Link
+from llama_index_gear.ranking.signals import ADDRESS, BEST, Link
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import SPACELESS, Triple, drop_parenthesis, entity_key, serialize_triples
 
@@ -28,11 +28,14 @@ _LEAST_SHARE = 0.05
 """A signal whose share of the weighted sum is smaller is no reason."""
 _LEAST_PART = 0.15
 """Nor is one whose share is a smaller part of the largest reason's. Parts of the question always tell something."""
+_OF_WORDS = frozenset({"phrases", "new_words", "shared_words"})
+_OF_LISTS = frozenset({"walk", "tied"})
 _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
 _MAX_WORDS = 5  # that are quoted
 _MOST_ASKED = 3  # words of the question that are quoted beside the place that they gave
 _SPACELESS = re.compile(f"[{SPACELESS}]")
+_QUOTES = re.compile(r"[\"“”„«»()\[\]]")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
 _LISTS = {"dense": "its meaning", "bm25": "its words", "pagerank": "facts", "base": "your retriever"}
 """List → what finds the passages in it."""
@@ -43,7 +46,7 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
 
     A signal that has seen nothing in the passage is no reason, though it has a share. Nor is what holds the passage
     back, what moved it little, nor what another reason says. A link, or words, that tie the passage to the question are
-    said by their own signals.
+    said by their own signals. Where words at most are left, the lists that have the passage are said, too.
 
     Args:
         pool: the pool.
@@ -59,17 +62,21 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
             reasons.setdefault(reason, {"signal": signal, "share": round(share, 3), "reason": reason})
     said = {reason["signal"] for reason in reasons.values()}
     kept = [reason for reason in reasons.values() if not _is_said(pool, ranked, reason["signal"], said)]
-    return [
+    told = [
         reason for reason in kept if reason["signal"] == "phrases" or reason["share"] >= _LEAST_PART * kept[0]["share"]
     ]
+    found = _describe_lists(pool, ranked)
+    if found and said <= _OF_WORDS:
+        told.append({"signal": "tied", "share": round(ranked.shares.get("tied", 0.0), 3), "reason": found})
+    return sorted(told, key=lambda reason: -reason["share"])
 
 
 def _is_said(pool: Pool, ranked: Ranked, signal: str, said: Collection[str]) -> bool:
     """Return True if another reason says what this signal has seen."""
     if signal == "linked":
         return "named" in said and ranked.linked_by == ranked.named_by
-    is_found = not {"walk", "tied"}.isdisjoint(said) and "bm25" in list_ranks(pool, ranked.id)
-    return signal == "new_words" and is_found and set(_list_new_words(pool, ranked)) <= {*_list_asked(pool, ranked)}
+    is_found = bool(list_ranks(pool, ranked.id)) and (said <= _OF_WORDS or not _OF_LISTS.isdisjoint(said))
+    return signal == "new_words" and is_found and bool(_list_asked(pool, ranked))
 
 
 def _split_question(pool: Pool, ranked: Ranked) -> set[str]:
@@ -78,11 +85,16 @@ def _split_question(pool: Pool, ranked: Ranked) -> set[str]:
 
 
 def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
-    """List the rarest words that the question and a passage write alike."""
-    line = pool.contents[pool.places[ranked.id]].line
+    """List what the question and a passage write alike: phrases, if they are no reason of their own, and rare words.
+
+    Words that stand in addresses alone don't count.
+    """
+    phrases = ranked.phrases if ranked.shares.get("phrases", 0.0) < _LEAST_SHARE else []
+    line = write_line(ADDRESS.sub(" ", pool.passages[pool.places[ranked.id]].text))
     weights = {word: pool.coverage(word) for word in _split_question(pool, ranked) if f" {word} " in line}
     rarest = sorted(weights, key=lambda word: (-weights[word], word))
-    return [word for word in rarest if weights[word] and not _SPACELESS.search(word)][:_MOST_ASKED]
+    words = [word for word in rarest if weights[word] and not _SPACELESS.search(word)]
+    return [*phrases, *words][:_MOST_ASKED]
 
 
 def _list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
@@ -168,7 +180,10 @@ def _leads_on(pool: Pool, fact: Triple, known: Iterable[str]) -> bool:
 
 
 def _describe_shared_words(pool: Pool, ranked: Ranked) -> str:
-    words = ranked.shared_words
+    """Say which parts of names are shared: other words tell a reader nothing."""
+    place = pool.places[ranked.id]
+    parts = {word for entity in pool.contents[place].entities for word in write_line(entity).split()}
+    words = [_spell(pool.passages[place].text, word) for word in ranked.shared_words if word in parts]
     return f"shares {_quote(words)} with other passages found first" if words else ""
 
 
@@ -183,11 +198,10 @@ def _describe_tied(pool: Pool, ranked: Ranked) -> str:
 
 def _describe_lists(pool: Pool, ranked: Ranked) -> str:
     """Say what finds a passage, and at which place."""
-    words, places = _list_asked(pool, ranked), []
-    for name, number in list_ranks(pool, ranked.id).items():
-        asked = f": {_quote(_spell(pool.question, word) for word in words)}" if words and name == "bm25" else ""
-        places.append(f"{_LISTS.get(name, name)} (place {number}{asked})")
-    return f"found by {_join(places)}" if places else ""
+    ranks, asked = list_ranks(pool, ranked.id), _list_asked(pool, ranked)
+    places = [f"{_LISTS.get(name, name)} (place {number})" for name, number in ranks.items()]
+    words = f"; has {_quote(_spell(pool.question, word) for word in asked)} of the question" if asked else ""
+    return f"found by {_join(places)}{words}" if places else ""
 
 
 def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
@@ -195,15 +209,15 @@ def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
     return f"has {_quote(phrases)} of the question" if phrases else ""
 
 
-def _spell(question: str, phrase: str) -> str:
-    """Return some words of a line as the question writes them, with its capitals and marks."""
+def _spell(text: str, phrase: str) -> str:
+    """Return some words of a line as a text writes them, with its capitals and marks, but for quotes and brackets."""
     words = r"\W+".join(map(re.escape, phrase.split()))
-    written = re.search(rf"\b{words}\b", question, re.IGNORECASE)
-    return written[0] if written else phrase
+    written = re.search(rf"\b{words}\b", text, re.IGNORECASE)
+    return _QUOTES.sub("", written[0]) if written else phrase
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
-    words = _list_new_words(pool, ranked)
+    words = [_spell(pool.question, word) for word in _list_new_words(pool, ranked)]
     return f"has {_quote(words)} of the question" if words else ""
 
 

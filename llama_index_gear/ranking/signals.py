@@ -43,7 +43,7 @@ _SHORT = 3  # letters of a shared word that is not named
 _MOST_PARTS, _LONGEST_PART = 5, 32
 """Parts of the question that are named, and words of one, at most."""
 _NUMBERED = re.compile(r"[\d_]")
-_ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
+ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
 _ADDRESS_MARKS = ("://", "@", "www.")
 """A text without any of these has no address."""
 _FIRST_LISTS = ("dense", "base", "bm25")
@@ -241,7 +241,7 @@ class Company:
         if place not in self._written:
             text, line = self._pool.passages[place].text, self._pool.contents[place].line
             if any(mark in text for mark in _ADDRESS_MARKS):
-                line = write_line(_ADDRESS.sub(" ", text))
+                line = write_line(ADDRESS.sub(" ", text))
             self._written[place] = self._pool.encoder.find_written(line)
         written = self._written[place]
         return list(dict.fromkeys(written[number] for number in numbers if number in written))

@@ -42,9 +42,13 @@ def find(pool: Pool, passage_id: str, weights: RankingWeights = EQUAL) -> Ranked
 
 
 def explain(passage_id: str, weights: RankingWeights = EQUAL, pool: Pool = POOL) -> dict[str, str]:
-    """Return signal → reason."""
-    reasons = explain_place(pool, find(pool, passage_id, weights))
-    return {reason["signal"]: reason["reason"] for reason in reasons}
+    """Return signal → reason, but for the lists that a passage is in where no signal of a list has a weight."""
+    reasons = {one["signal"]: one["reason"] for one in explain_place(pool, find(pool, passage_id, weights))}
+    if weights.signals.keys().isdisjoint({"walk", "tied"}):
+        found = reasons.pop("tied", "")
+        is_alone = reasons.keys() <= {"phrases", "new_words", "shared_words"} and list_ranks(pool, passage_id)
+        assert found.startswith("found by ") == bool(is_alone)
+    return reasons
 
 
 def test_reasons_in_words() -> None:
@@ -59,24 +63,26 @@ def test_reasons_in_words() -> None:
     milk = explain("milk", weights)
     assert milk["in_question"] == "speaks of “Milk”, which the question names"
     assert milk["new_words"] == "has “milk” of the question"
-    assert explain("stephen", RankingWeights({"tied": 9.0})) == {"tied": "found by your retriever (place 1)"}
+    stephen = "found by your retriever (place 1); has “father” and “Stephen” of the question"
+    assert explain("stephen", RankingWeights({"tied": 9.0})) == {"tied": stephen}
 
 
 def test_reasons_by_words() -> None:
     texts = {"a": "Alpha beta gamma", "b": "Beta, gamma?", "c": "beta", "d": "zeta", "e": "", "f": "eta theta"}
-    passages = [PoolPassage(name, text, []) for name, text in texts.items()]
+    fact = [Triple("Beta Gamma", "is", "x")]
+    passages = [PoolPassage(name, text, fact if name in "ab" else []) for name, text in texts.items()]
     base = {"base": [*texts]}
     pool = Pool("zeta? eta theta", passages, base, ENCODER)
     seen = {name: explain(name, RankingWeights({"shared_words": 2.0, "walk": 9.0}), pool) for name in "abcef"}
     assert seen["b"] == {
-        "shared_words": "shares “beta” and “gamma” with other passages found first",
+        "shared_words": "shares “Beta” and “gamma” with other passages found first",
         "walk": "found by your retriever (place 2)",
     }
     others = [PoolPassage("g", "gamma", []), *(PoolPassage(f"empty-{number}", "", []) for number in range(30))]
     far = Pool("zeta", [*passages, *others], {"base": [*texts, *(passage.id for passage in others)]}, ENCODER)
     assert find(far, "g", RankingWeights({"walk": 9.0})).shares["walk"] > 0.05
-    assert explain("g", RankingWeights({"walk": 9.0}), far) == {}  # words led there, which are a reason of their own
-    assert seen["e"] == {} and seen["f"] == {}  # nothing is shared: the walk only starts at the question's words
+    assert [*explain("g", RankingWeights({"walk": 9.0}), far)] == ["tied"]  # words led there, no list
+    assert "shared_words" not in seen["e"].keys() | seen["f"].keys()
     phrases = {"phrases": "has “eta theta” of the question"}
     assert explain("f", RankingWeights({"phrases": 9.0}), pool) == phrases
     assert explain("f", RankingWeights({"phrases": 9.0, "new_words": 9.0}), pool) == phrases  # the same words
@@ -84,8 +90,12 @@ def test_reasons_by_words() -> None:
     weights = RankingWeights({"phrases": 9.0, "new_words": 9.0})
     assert explain("f", weights, more) == phrases  # “zebras” are not in the question
     more = Pool("Zebras? “Eta”-Theta?", more.passages, base, ENCODER)
-    both = {"phrases": "has “Eta”-Theta” of the question", "new_words": "has “zebras” of the question"}
-    assert explain("f", weights, more) == both
+    phrases = {"phrases": "has “Eta-Theta” of the question"}
+    assert explain("f", weights, more) == phrases
+    (found,) = [one["reason"] for one in explain_place(more, find(more, "f", weights)) if one["signal"] == "tied"]
+    assert found == "found by your retriever (place 6); has “Zebras” of the question"
+    (found,) = explain_place(more, find(more, "f", RankingWeights({})))
+    assert found["reason"] == "found by your retriever (place 6); has “Eta-Theta” and “Zebras” of the question"
     long = f"eta {'e' * 1_500}"
     pool = Pool(long, [*passages, PoolPassage("g", long, [])], {"base": [*texts, "g"]}, ENCODER)
     assert len(explain("g", RankingWeights({"phrases": 9.0}), pool)["phrases"]) < 250
@@ -95,7 +105,8 @@ def test_words_that_many_share_short_ones_and_pieces_of_addresses_are_not_quoted
     address = "https://archive.org/creators www.creators.org ada@creators.org"
     others = {name: f"alpha {' '.join(name * length for length in range(2, 7))}" for name in "cdefg"}
     texts = {"a": f"alpha {address} beta biz", "b": f"alpha {address} beta biz", **others}
-    passages = [PoolPassage(name, text, []) for name, text in texts.items()]
+    fact = [Triple("Beta Creators", "is", "biz")]
+    passages = [PoolPassage(name, text, fact) for name, text in texts.items()]
     pool = Pool("creators?", passages, {"base": [*texts]}, ENCODER)
     shared = explain("b", RankingWeights({"shared_words": 999.0}), pool)
     assert shared == {"shared_words": "shares “beta” with other passages found first"}
@@ -304,7 +315,7 @@ def test_what_a_passage_lacks_is_no_reason_for_it() -> None:
 
 def test_what_holds_a_passage_back_is_no_reason() -> None:
     weights = RankingWeights({"linked": -10.0, "new_words": 1.0})
-    assert find(POOL, "dell", weights).shares["linked"] < -0.05 and set(explain("dell", weights)) == {"new_words"}
+    assert find(POOL, "dell", weights).shares["linked"] < -0.05 and explain("dell", weights) == {}
 
 
 def test_no_reason_says_that_a_passage_names_itself() -> None:
@@ -337,7 +348,8 @@ def test_shares_are_those_of_the_ranking_and_descend() -> None:
         ranked = find(POOL, name)
         reasons = explain_place(POOL, ranked)
         shares = [reason["share"] for reason in reasons]
-        assert shares == sorted(shares, reverse=True) and all(share >= 0.05 for share in shares)
+        found = [reason["share"] for reason in reasons if reason["reason"].startswith("found by ")]
+        assert shares == sorted(shares, reverse=True) and all(share >= 0.05 for share in shares if share not in found)
         assert shares == [round(ranked.shares[reason["signal"]], 3) for reason in reasons]
         assert json.loads(json.dumps(reasons)) == reasons
 
@@ -356,18 +368,27 @@ def test_parts_of_the_question_are_a_reason_however_small() -> None:
     assert [*seen] == ["tied", "phrases"]
 
 
-def test_the_rarest_words_that_question_and_passage_write_alike_stand_beside_the_place_that_they_gave() -> None:
-    texts = {"a": "alpha beta gamma delta of us", "b": "alpha", "c": "alpha beta", "d": "alpha beta gamma"}
+def test_the_rarest_words_that_question_and_passage_write_alike_stand_beside_the_places() -> None:
+    texts = {
+        "a": "alpha beta gamma delta of us https://x.org/pi",
+        "b": "alpha",
+        "c": "alpha beta",
+        "d": "beta gamma pi",
+    }
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
-    words = RankingWeights({"walk": 9.0, "new_words": 0.0, "tied": 9.0})
-    pool = Pool("Alphabeta? Delta! (Of) them, Gamma; by Beta, for alpha?", passages, {"bm25": [*"abcd"]}, ENCODER)
-    assert [*explain("a", words, pool).values()] == ["found by its words (place 1: “Delta”, “Gamma” and “Beta”)"]
-    new = RankingWeights({"walk": 9.0, "new_words": 9.0})
-    by_meaning = Pool("Alpha? Delta?", passages, {"dense": [*"abcd"]}, ENCODER)
-    seen = {"walk": "found by its meaning (place 1)", "new_words": "has “delta” of the question"}
-    assert explain("a", new, by_meaning) == seen
-    by_words = Pool("Alpha? Delta?", passages, {"bm25": [*"abcd"]}, ENCODER)
-    assert explain("a", RankingWeights({"new_words": 9.0}), by_words) == {"new_words": "has “delta” of the question"}
+    question = "Alphabeta? Delta! (Of) them, Gamma; by Beta, for alpha, pi?"
+    pool = Pool(question, passages, {"bm25": [*"abcd"]}, ENCODER)
+    for signals in ({"walk": 9.0, "tied": 9.0}, {"new_words": 9.0}, {}):
+        (found,) = explain_place(pool, find(pool, "a", RankingWeights(signals)))
+        assert found["reason"] == "found by its words (place 1); has “Delta”, “Gamma” and “alpha” of the question"
+
+
+def test_other_words_than_of_names_are_not_shared() -> None:
+    passages = [PoolPassage(name, "Eating honey", [Triple("Honey", "is", "sweet")]) for name in "ab"]
+    passages += [PoolPassage(name, name, []) for name in ("cc", "dd", "ee")]
+    pool = Pool("?", passages, {"base": ["a", "b"]}, ENCODER)
+    shared = {"shared_words": "shares “honey” with other passages found first"}
+    assert explain("b", RankingWeights({"shared_words": 9.0}), pool) == shared
 
 
 def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
@@ -379,17 +400,19 @@ def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
     pool = Pool(QUESTION, make_pool("milk", "dell", "cheese").passages, lists, ENCODER)
     weights = RankingWeights({"tied": 9.0})
     assert list_ranks(pool, "dell") == {"bm25": 1, "dense": 3} and list_ranks(pool, "cheese") == {"bm25": 2}
-    assert explain("milk", weights, pool) == {"tied": "found by its words (place 3: “milk”) and its meaning (place 1)"}
-    assert explain("dell", weights, pool) == {"tied": "found by its words (place 1: “play”) and its meaning (place 3)"}
+    milk = "found by its words (place 3) and its meaning (place 1); has “milk” of the question"
+    assert explain("milk", weights, pool) == {"tied": milk}
+    dell = "found by its words (place 1) and its meaning (place 3); has “play” of the question"
+    assert explain("dell", weights, pool) == {"tied": dell}
     both = explain("milk", RankingWeights({"tied": 9.0, "walk": 9.0}), pool)
-    assert [*both.values()] == ["found by its words (place 3: “milk”) and its meaning (place 1)"]  # not said twice
+    assert [*both.values()] == [milk]  # not said twice
     both = explain("milk", RankingWeights({"tied": 9.0, "new_words": 9.0}), pool)
     assert [*both] == ["tied"]  # which has the new word, too
-    assert explain("cheese", weights, pool) == {}
+    assert find(pool, "cheese", weights).tied_by is None
     by_words = Pool(QUESTION, pool.passages, {"bm25": ["milk", "dell"]}, ENCODER)
-    assert explain("dell", weights, by_words) == {"tied": "found by its words (place 2: “play”)"}
+    assert explain("dell", weights, by_words) == {"tied": "found by its words (place 2); has “play” of the question"}
     named = find(POOL, "dell", weights)
-    assert named.shares["tied"] > 0.05 and named.tied_by is None and explain("dell", weights) == {}
+    assert named.shares["tied"] > 0.05 and named.tied_by is None
     (asked,) = rank(Pool("milk?", [pool.passages[0]], {"bm25": []}, ENCODER), weights)
     assert "tied" in asked.signals and asked.tied_by is None
     assert list_ranks(pool, "unknown") == {}
