@@ -76,7 +76,7 @@ def _is_said(pool: Pool, ranked: Ranked, signal: str, said: Collection[str]) -> 
     if signal == "linked":
         return "named" in said and ranked.linked_by == ranked.named_by
     is_found = bool(list_ranks(pool, ranked.id)) and (said <= _OF_WORDS or not _OF_LISTS.isdisjoint(said))
-    return signal == "new_words" and is_found and bool(_list_asked(pool, ranked))
+    return signal == "new_words" and is_found
 
 
 def _split_question(pool: Pool, ranked: Ranked) -> set[str]:
@@ -93,8 +93,7 @@ def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
     line = write_line(ADDRESS.sub(" ", pool.passages[pool.places[ranked.id]].text))
     weights = {word: pool.coverage(word) for word in _split_question(pool, ranked) if f" {word} " in line}
     rarest = sorted(weights, key=lambda word: (-weights[word], word))
-    words = [word for word in rarest if weights[word] and not _SPACELESS.search(word)]
-    return [*phrases, *words][:_MOST_ASKED]
+    return [*phrases, *(word for word in rarest if weights[word])][:_MOST_ASKED]
 
 
 def _list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
