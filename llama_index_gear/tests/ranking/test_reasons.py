@@ -94,7 +94,7 @@ def test_reasons_by_words() -> None:
     assert explain("f", weights, more) == phrases
     (found,) = [one["reason"] for one in explain_place(more, find(more, "f", weights)) if one["signal"] == "tied"]
     assert found == "found by your retriever (place 6); has “Zebras” of the question"
-    placed = explain_place(more, find(more, "f", RankingWeights({"phrases": 0.1, "tied": 9.0})))
+    placed = explain_place(more, find(more, "f", RankingWeights({"phrases": 0.3, "tied": 9.0})))
     assert [one["signal"] for one in placed] == ["tied", "phrases"]
     (found,) = explain_place(more, find(more, "f", RankingWeights({})))
     assert found["reason"] == "found by your retriever (place 6); has “Eta-Theta” and “Zebras” of the question"
