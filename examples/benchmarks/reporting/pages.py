@@ -13,10 +13,11 @@ from reporting.tables_ranking import format_cell, format_complete
 from reporting.tables_reader import ROWS, SETS, find_row, name_file
 from reporting.tables_stores import SIZES, format_milliseconds
 
-OF_READER = [label for label in ROWS if label not in ("hybrid", "IRCoT, for comparison") and label[0] != "…"]
+NOT_SHOWN = {"hybrid", "SyncGE", "`PassageSelector` over hybrid's first 40", "IRCoT, for comparison"}
+NOT_SHOWN |= {'`PaperGeARRetriever`, `calls="merged"`', "`GeARRetriever`, no triples"}
+OF_READER = [label for label in ROWS if label not in NOT_SHOWN and label[0] != "…"]
 RANKING_ROWS = {
     "hybrid": ("file", "hybrid"),
-    "HippoRAG 2's PageRank": ("file", "hipporag-synonyms"),
     "`PassageRanker`": ("file", "ranker"),
     "`GraphRetriever`": ("file", "default"),
     "… weights of other texts": ("file", "left out"),
@@ -32,6 +33,15 @@ OTHER_ROWS = {
     "… weights of other texts": ("offline", "left out"),
 }
 """Row of the other kinds of text → the same."""
+PEERS = {"2wiki": "2Wiki", "musique": "MuSiQue", "lihua": "chats"}
+PEER_ROWS = {
+    "hybrid": "hybrid",
+    "LinearRAG": "linearrag",
+    "hubmesh": "hubmesh",
+    "HippoRAG 2": "hipporag",
+    "`GraphRetriever`": "left out, offline",
+}
+"""Row of the peers' table → method."""
 _MARKED = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- /figures -->)", re.DOTALL)
 
 
@@ -56,6 +66,16 @@ def other_texts_table(results: Results) -> str:
     """Return what the ranking finds in four other kinds of text, with triples by rule."""
     names = {"entailmentbank": "school science", "lihua": "chats", "qmsum": "meetings", "webpages": "web pages"}
     return recall_table(results, names, OTHER_ROWS)
+
+
+def peers_table(results: Results) -> str:
+    """Return what peers find by their own code, and the ranking by weights that other kinds of text gave."""
+    head, columns = ["recall@5/@10"], []
+    for name, of_set in results.files["peers"].items():
+        head.append(f"{PEERS[name]}: {of_set['passages']:,}")
+        rows = {row["method"]: row for row in of_set["rows"]}
+        columns.append(["/".join(format_cell(rows[method], cut) for cut in (5, 10)) for method in PEER_ROWS.values()])
+    return table(head, [[label, *cells] for label, cells in zip(PEER_ROWS, zip(*columns, strict=True), strict=True)])
 
 
 def recall_table(results: Results, names: Mapping[str, str], places: Mapping[str, tuple[str, str]]) -> str:
@@ -135,6 +155,7 @@ def names_table(_: Results) -> str:
 BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "ranking": ranking_table,
     "other-texts": other_texts_table,
+    "peers": peers_table,
     "reader": reader_table,
     "scale": scale_table,
     "names": names_table,

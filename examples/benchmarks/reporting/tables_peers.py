@@ -52,7 +52,7 @@ def peers(results: Results) -> str:
         "told of none. HippoRAG 2 has GPT-3.5's triples; its filter by a language model lets all facts "
         "pass. LinearRAG has its own settings for this set. It "
         "and hubmesh find names by spaCy's small English model. `GraphRetriever` ranks by "
-        "weights from MuSiQue and chats (`left_out_weights.json`), which saw no question of this set. A star is "
+        "weights that were learned without this kind of text (`left_out_weights.json`). A star is "
         "a gain over hybrid with p < 0.05."
     )
     return section("Peers by their own code", "\n\n".join(parts), note)
