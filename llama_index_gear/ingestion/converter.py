@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llama_index_gear.errors import repair_surrogates
-from llama_index_gear.ingestion.emails import clean_letter, prepare_letter
+from llama_index_gear.ingestion.emails import clean_letter, prepare_letter, strip_answered
 from llama_index_gear.ingestion.printed_pages import (
     continue_tables,
     drop_running_lines,
@@ -53,8 +53,6 @@ CONVERTED = frozenset({_MAILBOX, *_TEXTS, *_OTHERS})
 """Endings of the files that the converter reads."""
 _BY_PAGE = {".pdf"}
 _MAIL = {".eml", ".msg", _MAILBOX}
-_ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
-"""Matches what stands in front of a subject that was answered or sent on."""
 _FURNITURE = ["footer", "[role=navigation]", "[role=contentinfo]", "[role=search]", ".headerlink", ".noprint"]
 """Selectors of the parts of a page that a browser shows beside its text."""
 _PAGE = re.compile(rb"(?i)<(?:!doctype\s+html|html|body)\b")
@@ -124,19 +122,20 @@ def is_installed() -> bool:
     return importlib.util.find_spec("xberg") is not None
 
 
-def convert(path: Path, most: int) -> Converted:
+def convert(path: Path, most: int, ending: str = "") -> Converted:
     """Convert a file.
 
     Args:
         path: of the file.
         most: highest number of bytes.
+        ending: that its form has, in small letters. Default: that of its name.
 
     Raises:
         NoText: it holds no text.
         UnreadableFile: it can't be read.
 
     """
-    ending = path.suffix.lower()
+    ending = ending or path.suffix.lower()
     if ending == _MAILBOX:
         letters = [
             _convert(prepare_letter(letter, _convert_page), "letter.eml", ".eml")
@@ -158,7 +157,8 @@ def convert(path: Path, most: int) -> Converted:
         data = _PREPARE.get(_MARKUP.get(ending, ""), str)(text).encode()
         if ending in HTML:
             return _as_html(data, path.name, ending)
-    return Converted(*_convert(data, path.name, ending), [])
+    name = path.name if path.name.lower().endswith(ending) else f"letter{ending}"  # it tells the format by the name
+    return Converted(*_convert(data, name, ending), [])
 
 
 def _as_html(data: bytes, name: str, ending: str) -> Converted:
@@ -191,7 +191,7 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     document = found.results[0]
     stated = document.metadata.title
     if ending in _MAIL:
-        stated = _ANSWERED.sub("", document.metadata.subject or "")
+        stated = strip_answered(document.metadata.subject or "")
     texts = [document.content]
     if ending in _BY_PAGE and document.pages:
         blocks = [page.hierarchy.blocks if page.hierarchy else () for page in document.pages]

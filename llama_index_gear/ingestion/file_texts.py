@@ -7,8 +7,8 @@ from pathlib import Path
 
 from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.ingestion.converter import CONVERTED, convert
-from llama_index_gear.ingestion.emails import read_plain_letter
-from llama_index_gear.ingestion.records_of_json import read_json
+from llama_index_gear.ingestion.emails import PlainText, read_plain_letter
+from llama_index_gear.ingestion.records_of_json import JSON, read_json
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import TABLES, read_table, write_rows
 
@@ -124,7 +124,7 @@ _DATA = re.compile(r"data:[\w.+-]{1,40}/[\w.+-]{1,80}(?:;[\w=-]{1,40})?;base64,[
 """Matches a picture, or another file, that is embedded into a text."""
 
 
-def read_text(path: Path) -> str:
+def read_plain_text(path: Path) -> PlainText:
     """Read a file that is text, without the pictures that it embeds.
 
     Raises:
@@ -132,20 +132,22 @@ def read_text(path: Path) -> str:
         UnreadableFile: it is no regular file, or too large.
 
     """
-    text = read_plain_letter(_DATA.sub("data:", _read_source(path)))
+    plain = read_plain_letter(_DATA.sub("data:", _read_source(path)))
+    text = plain.text
     if path.suffix.lower() in SUBTITLES:
         text = read_subtitles(text)
     elif path.suffix.lower() in WIKI:
         text = read_wikitext(text)
-    if reason := explain_no_sentences(text):
+    if plain.is_whole and (reason := explain_no_sentences(text)):
         raise NoText(reason)
-    return text
+    return plain._replace(text=text)
 
 
 def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
     """Read a file that is no plain text: the title that it states of itself ("" without one), and its pages' texts.
 
     The records of JSON and the letters of a mailbox are such pages; if all have titles, these stand in a third list.
+    A file of another ending is a letter or a mailbox.
 
     Raises:
         NoText: it is no text.
@@ -153,8 +155,10 @@ def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
 
     """
     ending = path.suffix.lower()
+    if ending not in CONVERTED | JSON | TABLES.keys():
+        ending = ".mbox" if read_file(path, MOST).startswith(b"From ") else ".eml"
     if ending in CONVERTED:
-        found = convert(path, MOST)
+        found = convert(path, MOST, ending)
         title, texts, titles = found.title, found.texts, found.titles
     else:
         title = ""

@@ -21,7 +21,7 @@ from llama_index.core.schema import Document
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.errors import is_whole
 from llama_index_gear.ingestion.converter import CONVERTED, EXTRA, HTML, is_installed
-from llama_index_gear.ingestion.file_texts import MOST, read_text
+from llama_index_gear.ingestion.file_texts import MOST, read_plain_text
 from llama_index_gear.ingestion.reading_process import SECONDS, ReadingProcess
 from llama_index_gear.ingestion.records_of_json import JSON
 from llama_index_gear.ingestion.regular_files import NOTE, NoText, UnreadableFile, check_file, is_collection
@@ -215,7 +215,10 @@ class FolderReader(BaseReader):
             raise NoText(EXTRA)
         if ending in CONVERTED | JSON | TABLES.keys():
             return self._ask(path, name)
-        return "", [read_text(path)], []
+        plain = read_plain_text(path)
+        if not plain.is_whole and is_installed():
+            return self._ask(path, name)
+        return plain.subject, [plain.text], []
 
     def _ask(self, path: Path, name: str) -> tuple[str, list[str], list[str]]:
         """Have a file parsed in another process."""

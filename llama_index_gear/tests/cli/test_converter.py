@@ -441,6 +441,24 @@ def test_a_text_that_begins_like_a_letter_has_no_lines_for_programs(read: Callab
     assert read("b.md", f"# Heads\n\n{head}")[-1][1] == f"# Heads\n\n{head}"
 
 
+def test_a_letter_is_read_as_one_whatever_its_file_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = "Return-path: <n@x.example>\nFrom: Nora Blum\nSubject: Fwd: The crane\n"
+    page = 'Content-Type: text/html\nContent-Transfer-Encoding: quoted-printable\n\n<p class=3D"x">In K=C3=B6ln.</p>\n'
+    (tmp_path / "1382.001:2,").write_text(f"{head}\nIt is blue.\n", "utf-8")
+    (tmp_path / "1382.002:2,").write_text(head + page, "utf-8")
+    (tmp_path / "box").write_text(f"From x Mon Mar  3 09:15:00 2025\n{head}{page}\n" * 2, "utf-8")
+    (tmp_path / "Yard.txt").write_text(head + page, "utf-8")
+    documents = [(document.metadata["title"], document.text) for document in FolderReader(tmp_path).load_data()]
+    assert documents[0] == ("The crane", "From: Nora Blum\nSubject: Fwd: The crane\n\nIt is blue.\n")
+    if converter.is_installed():
+        titles = ["The crane", "The crane", "The crane", "Yard"]
+        assert sorted(title for title, _ in documents[1:]) == titles
+        assert all("In Köln." in text and "3D" not in text and "path" not in text for _, text in documents[1:])
+    monkeypatch.setattr(folder_files, "is_installed", lambda: False)
+    without = [document.text for document in FolderReader(tmp_path).load_data()]
+    assert without[0] == documents[0][1] and "K=C3=B6ln" in without[1]
+
+
 @needs_converter
 def test_the_rows_of_a_long_table_name_their_columns(read: Callable[..., Any]) -> None:
     rows = "".join(f"<tr><td>Person {number}</td><td>Town {number}</td></tr>" for number in range(60))
