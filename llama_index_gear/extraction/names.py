@@ -303,8 +303,8 @@ class _Passage:
             return ""
         name = " ".join(cores)
         is_whole = all(name.count(opening) == name.count(closing) for opening, closing in ("()", "[]", "{}"))
-        if not is_whole or name.count("$") > 1:
-            return ""  # a piece of code or of a formula: "Sequence[str", "$t$-of-$N$"
+        if not is_whole or "^" in name or any(word.count("$") > 1 for word in sentence.words[start:end]):
+            return ""  # a piece of code or of a formula: "Sequence[str", "$t$-of-$N$", "$C^*$-algebra"
         # A single full stop may end the sentence ("World War I."); an abbreviation with several keeps them ("U.S.").
         return name if name.count(".") != 1 else name.removesuffix(".")
 

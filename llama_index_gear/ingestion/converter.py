@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import mailbox
 import re
-import unicodedata
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -30,6 +29,7 @@ from llama_index_gear.ingestion.printed_pages import (
 )
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import write_rows
+from llama_index_gear.ingestion.tex import clean_tex, prepare_tex
 
 EXTRA = "needs: pip install 'llama-index-gear[files]'"
 """The command that brings the converter."""
@@ -37,6 +37,7 @@ HTML = {".htm", ".html", ".xht", ".xhtml"}
 _MARKUP = {
     ".adoc": "text/asciidoc",
     ".asciidoc": "text/asciidoc",
+    ".bbl": "application/x-latex",
     ".latex": "application/x-latex",
     ".org": "text/org",
     ".rest": "text/prs.fallenstein.rst",
@@ -82,7 +83,7 @@ _ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w
 _RST_LABEL = re.compile(r"(?m)^\.\. _([\w.:/ -]{1,100}):[ \t]*(?=\n)")
 _ASCIIDOC_LABEL = re.compile(r"(?m)^\[(?:\[([\w.:-]{1,100})(?:,[^\[\]\n]*)?\]|#([\w.:-]{1,100}))\][ \t]*(?=\n)")
 """Match the names of what follows, which would be lost: they are written as MyST's, "(name)="."""
-_TITLE = re.compile(r"\*\*title\*\*: (.+)")
+_TITLE = re.compile(r"\*\*title\*\*: (.+)(?=\n)")
 """Matches the title that the converter writes in front of TeX."""
 _JUMP = re.compile(r"<<([\w#./:-]{1,200})(?:,\s*([^<>]{1,300}))?>>")
 """Matches a cross reference of AsciiDoc."""
@@ -97,9 +98,6 @@ _ORG_FURNITURE = re.compile(
 """Matches settings, comments and drawers; blocks, whose first group is their kind, so that nothing in them is."""
 _PLANNED = re.compile(r"\b(SCHEDULED|DEADLINE|CLOSED):[ \t]*[<\[]([^<>\[\]\n]*)[>\]]")
 _ORG_LINK = re.compile(r"\[\[[^\[\]\n]*\]\[([^\[\]\n]*)\]\]|\[\[([^\[\]\n]*)\]\]")
-_ACCENTS = dict(
-    zip("`'^\"~=.uvHck", "\u0300\u0301\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328", strict=True)
-)
 
 
 class Converted(NamedTuple):
@@ -196,14 +194,16 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     if ending in _BY_PAGE and document.pages:
         blocks = [page.hierarchy.blocks if page.hierarchy else () for page in document.pages]
         texts = [read_page(page.content, its) for page, its in zip(document.pages, blocks, strict=True)]
+        others = texts[1:]
         texts = continue_tables(drop_running_lines(texts))
-        printed = print_title(texts[0], blocks[0])
+        printed = print_title(texts[0], blocks[0], others)
         if printed != texts[0] and not is_named(stated or "", printed):
             stated = ""
         texts[0] = printed
     texts = [repair_surrogates(_CLEAN.get(_MARKUP.get(ending, ending), str)(text)) for text in texts]
-    if not stated and (written := _TITLE.match(texts[0])):
-        stated = written[1]
+    if written := _TITLE.match(texts[0]):
+        stated = stated or written[1]
+        texts[0] = texts[0][written.end() :].lstrip("\n")
     return repair_surrogates(stated or ""), [_write_tables(text) for text in texts]
 
 
@@ -310,26 +310,6 @@ def _prepare_org(text: str) -> str:
     return _PLANNED.sub(lambda match: f"{match[1].lower()}: {match[2]}.", text)
 
 
-def _prepare_tex(text: str) -> str:
-    """Return TeX without comments, references and accents by command.
-
-    Sections' titles stand on lines of their own: what follows would be lost.
-    """
-
-    def accent(match: re.Match[str]) -> str:
-        return unicodedata.normalize("NFC", match[2] + _ACCENTS[match[1]])
-
-    text = re.sub(r"(?m)^[ \t]*%.*(?:\n|\Z)|(?<!\\)%.*", "", text)
-    text = re.sub(r"\\([`'^\"~=.])\s*\{?([A-Za-z])\}?", accent, text)
-    text = re.sub(r"\\(?:label|thanks|(?:auto|c|C|eq|name|page)?ref|cite[a-z]*)\*?(?:\[[^\]]*\])*\{[^{}]*\}", "", text)
-    text = re.sub(r"\\multicolumn\{[^{}]*\}\{[^{}]*\}\{([^{}]*)\}", r"\1", text)
-    text = re.sub(r"\s*\\and\b", ",", text).replace("~", " ")
-    text = re.sub(r"\\([uvHck])\{([A-Za-z])\}", accent, text).replace("{\\ss}", "ß").replace("\\ss{}", "ß")
-    return re.sub(
-        r"(\\(?:part|chapter|(?:sub){0,2}section|(?:sub)?paragraph)\*?\{[^{}]*\})[ \t]*(?=\S)", r"\1\n\n", text
-    )
-
-
 def _clean_office(text: str) -> str:
     """Return a document without pictures' places, and with raised figures taken off what they stand behind."""
     return _RAISED.sub(lambda match: match[1] or "", _PICTURE.sub("", text))
@@ -367,10 +347,11 @@ _PREPARE: dict[str, Callable[[str], str]] = {
     "text/asciidoc": _prepare_asciidoc,
     "text/prs.fallenstein.rst": _prepare_rst,
     "text/org": _prepare_org,
-    "application/x-latex": _prepare_tex,
+    "application/x-latex": prepare_tex,
 }
 _CLEAN: dict[str, Callable[[str], str]] = {
     **dict.fromkeys((".eml", ".msg"), clean_letter),
     **dict.fromkeys((".ipynb", *HTML), _clean_links),
     **dict.fromkeys(_OFFICE, _clean_office),
+    "application/x-latex": clean_tex,
 }

@@ -252,7 +252,22 @@ def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
             ],
             ["Crane", "Slipway", "hall.html", "¶", "iVBOR", "var x", "Weserkran", "b{}"],
         ),
-        ("r7.tex", TITLED_TEX, "Ring Yard", ["Text of the yard."], ["maketitle"]),
+        ("r7.tex", TITLED_TEX, "Ring Yard", ["Text of the yard."], ["maketitle", "title"]),
+        (
+            "r7.bbl",
+            "\\newcommand{\\natexlab}[1]{#1}\\begin{thebibliography}{9}\n\\bibitem[Blum {\\em {a}}(2024)]{key7}\n"
+            "N.~Blum.\n\\newblock {\\em The {C}rane}, 2024.\n\\end{thebibliography}\n",
+            "r7",
+            ["N. Blum.", "The Crane, 2024."],
+            ["key7", "newblock", "natexlab", "{", "*"],
+        ),
+        (
+            "chapter-7.tex",
+            "\\section{Yard}\nNora Blum built it.\n",
+            "Yard",
+            ["# Yard", "Nora Blum built it."],
+            ["begin"],
+        ),
         (
             "report-7.docx",
             zip_word(DOCUMENT),
