@@ -121,6 +121,20 @@ def is_hyphenated_name(word: str) -> bool:
     return not any(part in _HYPHENATED or part.isdecimal() for part in word.split("-"))
 
 
+_SIGN = re.compile(r"\W*[B-HJ-Z]\W*|[=<>≤≥≠≈∈⊂⊆∪∩→⇒⇔∀∃∧∨]+")
+_VARIABLE = re.compile(r"[^\W\d]\w?|\d[A-Z]{2,3}|[a-z]{1,2}[A-Z]")
+
+
+def is_sign(word: str) -> bool:
+    """Return True for a single large letter, and for "=" and the like, of which proofs have many."""
+    return _SIGN.fullmatch(word) is not None
+
+
+def is_variable(core: str) -> bool:
+    """Return True for what a proof writes of letters: a variable with its index ("Ui"), "4ABC", "idX"."""
+    return _VARIABLE.fullmatch(core) is not None
+
+
 def has_common_part(word: str) -> bool:
     """Return True if part of a word with hyphens is a common English word ("singer-songwriter", "invoice-api")."""
     return any(part in _ENGLISH_PARTS for part in word.split("-"))
