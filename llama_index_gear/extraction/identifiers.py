@@ -47,8 +47,9 @@ _IDENTIFIER = re.compile(
     r"|(?P<handle>@[^\W\d_][\w-]{1,38})"
     rf"|(?P<relative>{_PART}(?:/{_PART})+)"
 )
-_TAGGED = re.compile(r"</|/>|=[\"']|&[lg]t;|^\W*[a-z]:[A-Z]|^(?i:bcc|cc|date|from|sent|subject|to):\S")
-"""Matches a word with a tag in it, of a markup that is read as text, or with a key in front ("subject:This")."""
+_TAGGED = re.compile(r"</|/>|=[\"']|&[lg]t;|^\W*[a-z]:[A-Z]|^(?i:bcc|cc|date|from|sent|subject|to):\S|\w\^|\$[^$]+\$")
+"""Matches a word with a tag in it, of a markup that is read as text, with a key in front ("subject:This"), or of a
+formula ("$C^*$-algebra")."""
 _OF_LETTERS = frozenset("bcc cc date from sent subject".split())
 """Names of the fields of a letter's head."""
 _HYPHENATED = FUNCTION_WORDS | HYPHENATED

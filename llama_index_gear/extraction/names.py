@@ -167,6 +167,11 @@ class _Encoded:
         core = self.cores[place].removesuffix(".")
         return len(core) > 1 and "." not in core and core.lower() not in ABBREVIATIONS
 
+    def begins_at(self, place: int) -> bool:
+        """Return True behind the end of a sentence, and where a cell has one: "| The AI is applied |"."""
+        is_of_cell = self.words[place - 1] == "|" and "".join(self.cores[place + 2 : place + 3]).islower()
+        return is_of_cell or self.ends_at(place - 1)
+
     def list_choices(self, place: int) -> list[str]:
         """Return the values that the label in front of this place lists: "layoff/closure: Closure Permanent"."""
         is_listed = place > 2 and self.words[place - 1][-1] == ":" and self.words[place - 2] == "/"
@@ -254,7 +259,7 @@ class _Passage:
                 continue
             word = sentence.cores[place].lower()
             # Behind a colon, "The" may begin a title.
-            begins = place == sentence.first or sentence.ends_at(place - 1) or word in _ASKING
+            begins = place == sentence.first or sentence.begins_at(place) or word in _ASKING
             is_small = word in self.function_words and (begins or self.is_german)
             is_known = word in self._meant or word in self.title_words
             points = place == sentence.first and place + 1 in sentence.page_starts  # "Ver [[Osthafen]]"
@@ -310,8 +315,8 @@ class _Passage:
             return ""
         name = " ".join(cores)
         is_whole = all(name.count(opening) == name.count(closing) for opening, closing in ("()", "[]", "{}"))
-        if not is_whole or "^" in name or any(word.count("$") > 1 for word in sentence.words[start:end]):
-            return ""  # a piece of code or of a formula: "Sequence[str", "$t$-of-$N$", "$C^*$-algebra"
+        if not is_whole:
+            return ""  # a piece of code: "Sequence[str"
         # A single full stop may end the sentence ("World War I."); an abbreviation with several keeps them ("U.S.").
         return name if name.count(".") != 1 else name.removesuffix(".")
 

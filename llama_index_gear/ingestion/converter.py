@@ -65,10 +65,23 @@ _LOCAL_LINK = re.compile(
 """Matches a link from one page of a site to another: its text names the page, and its file is no name."""
 _DEEP = 10**6
 """HTML that nests deeper ends the process, and so is named; by default text below 63 elements would be lost."""
-_OFFICE = set(".doc .docm .docx .dotm .dotx .odt .rtf .odp .pot .potx .pps .ppsx .ppt .pptm .pptx".split())
+_TYPES = {**_MARKUP, ".epub": "application/epub+zip"}
+"""Types of files whose text does not tell them."""
+_OFFICE = set(".epub .doc .docm .docx .dotm .dotx .odt .rtf .odp .pot .potx .pps .ppsx .ppt .pptm .pptx".split())
 """Endings of documents with pictures and raised figures."""
 _PICTURE = re.compile(r"\\?!\[[^\[\]\n]*\]\([^()\n]*\)|\\?</?u\\?>")
 """Matches the place of a picture, and where what is underlined begins and ends."""
+_PLACEHOLDER = re.compile(
+    r"Click to (?:edit|add) (?:Master )?(?:title|subtitle|text|notes)(?: styles?)?"
+    r"|(?:Master)?(?:[Tt]itel|[Tt]ext|[Uu]ntertitel)(?:master)?formate? (?:des Masters |durch Klicken )*bearbeiten"
+    r"|Modifiez les? styles? d[ue] (?:sous-)?(?:titre|texte)(?: du masque)?"
+    r"|Haga clic para (?:modificar|agregar) el (?:estilo de )?(?:título|subtítulo|texto)(?: del patrón)?"
+)
+_LEVELS = re.compile(
+    r"(?m)^(?:(?:Second|Third|Fourth|Fifth) level|(?:Zweite|Dritte|Vierte|Fünfte) Ebene"
+    r"|(?:Deuxième|Troisième|Quatrième|Cinquième) niveau|(?:Segundo|Tercer|Cuarto|Quinto) nivel)$"
+)
+"""Match what a presentation's master says in place of its slides' titles and texts."""
 _RAISED = re.compile(r"(?<=[^\W\d_]{3})\^\d{1,2}(?:,\d{1,2})*\^?(?!\w)|(?<=\d)\^(st|nd|rd|th)\^")
 """Matches raised digits behind a word ("Owen Arnold^1,2"), and raised letters behind a number ("13^th^")."""
 _LONG_TABLE = 800
@@ -179,7 +192,7 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     xberg = importlib.import_module("xberg")
     if ending in HTML and b"\0" not in data and not _PAGE.search(data):
         data = b"<html><body>%b</body></html>" % data
-    source = xberg.ExtractInput(kind="bytes", bytes=data, filename=name, mime_type=_MARKUP.get(ending))
+    source = xberg.ExtractInput(kind="bytes", bytes=data, filename=name, mime_type=_TYPES.get(ending))
     try:
         found = asyncio.run(xberg.extract(source, _make_settings(ending in _BY_PAGE)))
     except RuntimeError as error:
@@ -311,7 +324,9 @@ def _prepare_org(text: str) -> str:
 
 
 def _clean_office(text: str) -> str:
-    """Return a document without pictures' places, and with raised figures taken off what they stand behind."""
+    """Return a document without pictures' places and those of a master's texts; raised figures are taken off."""
+    if _PLACEHOLDER.search(text):
+        text = _LEVELS.sub("", _PLACEHOLDER.sub("\n", text))
     return _RAISED.sub(lambda match: match[1] or "", _PICTURE.sub("", text))
 
 

@@ -432,6 +432,37 @@ def test_what_is_underlined_keeps_its_words_alone() -> None:
     assert clean("See [\\<u\\>Clause 4\\</u\\>](x), <u>5</u>.") == "See [Clause 4](x), 5."
 
 
+def test_the_texts_of_a_master_are_none_of_its_slides() -> None:
+    for title, level in (
+        ("Click to edit Master title style", "Fifth level"),
+        ("Titelmasterformat bearbeiten", "Fünfte Ebene"),
+    ):
+        said = converter._clean_office(f"## Cranes\n\nNora paints.{title}\n{level}\nThe Fifth level is blue.\n")
+        assert said.split("\n") == ["## Cranes", "", "Nora paints.", "", "", "The Fifth level is blue.", ""]
+    stays = "Second level\nNora edits the text and the title.\n"
+    assert converter._clean_office(stays) == stays
+
+
+@needs_converter
+def test_a_book_is_read_as_one_whatever_stands_first_in_it(read: Callable[..., Any]) -> None:
+    files = {
+        "chapter.html": "<?xml version='1.0'?><html><head><title>1</title></head><body><p>Nora Blum.</p></body></html>",
+        "META-INF/container.xml": "<?xml version='1.0'?><container version='1.0' "
+        "xmlns='urn:oasis:names:tc:opendocument:xmlns:container'><rootfiles><rootfile full-path='content.opf' "
+        "media-type='application/oebps-package+xml'/></rootfiles></container>",
+        "content.opf": "<?xml version='1.0'?><package xmlns='http://www.idpf.org/2007/opf' version='3.0'><metadata "
+        "xmlns:dc='http://purl.org/dc/elements/1.1/'><dc:title>The Crane</dc:title></metadata><manifest><item id='c' "
+        "href='chapter.html' media-type='application/xhtml+xml'/></manifest><spine><itemref idref='c'/></spine>"
+        "</package>",
+    }
+    book = io.BytesIO()
+    with zipfile.ZipFile(book, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    ((title, text),) = read("b7.epub", book.getvalue())
+    assert title == "The Crane" and "Nora Blum." in text and "Archive" not in text and "xml" not in text
+
+
 def test_marks_of_footnotes_are_left_out_escaped_or_not() -> None:
     text = "Nora[[1]](#n) and[\\[2\\]](#n) [Hall](#hall) [[long]](#n)."
     assert converter._clean_links(text) == "Nora and Hall ."
