@@ -16,7 +16,7 @@ from llama_index_gear.cli.store_folder import NotedStore
 from llama_index_gear.cli.store_note import read_note
 from llama_index_gear.extraction.blocks import MARKDOWN
 from llama_index_gear.extraction.link_extractor import DeadLink
-from llama_index_gear.ingestion.file_texts import WIKI, read_text
+from llama_index_gear.ingestion.file_texts import WIKI, read_plain_text
 from llama_index_gear.ingestion.files import FolderReader
 from llama_index_gear.ingestion.origins import read_file
 from llama_index_gear.ingestion.regular_files import UnreadableFile
@@ -68,7 +68,8 @@ def name_dead_links(dead: Iterable[DeadLink], nodes: Mapping[str, BaseNode], rea
     @cache
     def read_own_text(name: str) -> str | None:
         try:
-            return read_text(files[name]) if name in files and PurePosixPath(name).suffix.lower() in _OWN_TEXT else None
+            is_own = name in files and PurePosixPath(name).suffix.lower() in _OWN_TEXT
+            return read_plain_text(files[name]).text if is_own else None
         except (OSError, UnreadableFile):
             return None
 

@@ -153,4 +153,27 @@ def is_acronym(word: str) -> bool:
 
 def is_common_noun(word: str) -> bool:
     """Return True for a word that is a noun by its ending or its last part, or a frequent one."""
-    return word.lower() in _NOUNS or word.lower().endswith(_NOUN_ENDINGS + _HEADS)
+    small = word.lower()
+    is_frequent = not _NOUNS.isdisjoint((small, *(small.removesuffix(end) for end in ("e", "en", "n"))))
+    return is_frequent or small.endswith(_NOUN_ENDINGS + _HEADS)
+
+
+def divide_at_articles(cores: Sequence[str], kinds: list[str]) -> None:
+    """Let articles divide German names ("Kanzlerin der Republik", "Eva Kern von der Deutschen Bahn").
+
+    "Walther von der Vogelweide" stays whole. Pronouns of courtesy are small words.
+
+    Args:
+        cores: the words of a sentence, without punctuation around them.
+        kinds: their kinds, as `names` encodes them; those of words that divide are changed.
+
+    """
+    following, kinds_behind = [*cores, "", ""], [*kinds, "-", "-"]
+    for place, core in enumerate(cores):
+        if core in COURTESIES:
+            kinds[place] = "-"
+        is_described = kinds_behind[place + 1] == "N" and kinds_behind[place + 2] in "NBEX"
+        noun = following[place + 2] if is_described else ""
+        is_of_name = place > 0 and cores[place - 1] in ("von", "van") and not is_institution(following[place + 1], noun)
+        if core in ("der", "den", "des", "das") and not is_of_name:
+            kinds[place] = "-"

@@ -47,8 +47,9 @@ _IDENTIFIER = re.compile(
     r"|(?P<handle>@[^\W\d_][\w-]{1,38})"
     rf"|(?P<relative>{_PART}(?:/{_PART})+)"
 )
-_TAGGED = re.compile(r"</|/>|=[\"']|&[lg]t;|^\W*[a-z]:[A-Z]|^(?i:bcc|cc|date|from|sent|subject|to):\S")
-"""Matches a word with a tag in it, of a markup that is read as text, or with a key in front ("subject:This")."""
+_TAGGED = re.compile(r"</|/>|=[\"']|&[lg]t;|^\W*[a-z]:[A-Z]|^(?i:bcc|cc|date|from|sent|subject|to):\S|\w\^|\$[^$]+\$")
+"""Matches a word with a tag in it, of a markup that is read as text, with a key in front ("subject:This"), or of a
+formula ("$C^*$-algebra")."""
 _OF_LETTERS = frozenset("bcc cc date from sent subject".split())
 """Names of the fields of a letter's head."""
 _HYPHENATED = FUNCTION_WORDS | HYPHENATED
@@ -119,6 +120,20 @@ def is_hyphenated_name(word: str) -> bool:
     if not _HYPHENS.fullmatch(word) or _ORDINARY_ENDING.search(word):
         return False
     return not any(part in _HYPHENATED or part.isdecimal() for part in word.split("-"))
+
+
+_SIGN = re.compile(r"\W*[B-HJ-Z]\W*|[=<>≤≥≠≈∈⊂⊆∪∩→⇒⇔∀∃∧∨]+")
+_VARIABLE = re.compile(r"[^\W\d]\w?|\d[A-Z]{2,3}|[a-z]{1,2}[A-Z]")
+
+
+def is_sign(word: str) -> bool:
+    """Return True for a single large letter, and for "=" and the like, of which proofs have many."""
+    return _SIGN.fullmatch(word) is not None
+
+
+def is_variable(core: str) -> bool:
+    """Return True for what a proof writes of letters: a variable with its index ("Ui"), "4ABC", "idX"."""
+    return _VARIABLE.fullmatch(core) is not None
 
 
 def has_common_part(word: str) -> bool:

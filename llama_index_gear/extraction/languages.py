@@ -32,6 +32,7 @@ class Language(NamedTuple):
             participle or an adverb, unless the passage has it as a name elsewhere ("Nació en Bogotá").
         has_elision: True if articles lose their vowel in front of another ("l'École").
         dividers: small words that are part of names elsewhere, and here part them.
+        readers: pronouns that address a reader. In a text that has one, what opens a sentence may be an imperative.
 
     """
 
@@ -39,11 +40,33 @@ class Language(NamedTuple):
     particles: frozenset[str]
     has_elision: bool = False
     dividers: frozenset[str] = frozenset()
+    readers: frozenset[str] = frozenset()
+
+    def is_opener(self, word: str, following: str, small_words: Collection[str]) -> bool:
+        """Return True for a word that opens a sentence and is a verb or an adverb: for its form, or what is behind it.
+
+        Args:
+            word: the word, in small letters.
+            following: the word behind it; "" if there is none, or a comma parts them.
+            small_words: those of the passage.
+
+        """
+        is_adverb = len(word) > _LONGEST_NAME and word.endswith(_ADVERBS) and "de" in self.openers
+        is_imperative = bool(following) and following.islower() and not self.readers.isdisjoint(small_words)
+        return is_adverb or is_imperative or following in self.particles or following in ("que", "che")
 
 
-def _make_language(particles: str, others: str, *, has_elision: bool = False, dividers: str = "") -> Language:
+_ADVERBS = ("mente", "ment")
+"""Endings of adverbs of French, Spanish, Portuguese and Italian ("Attualmente Nora Blum …")."""
+_LONGEST_NAME = 8  # "Clemente", "Clément"
+
+
+def _make_language(
+    particles: str, others: str, readers: str, *, has_elision: bool = False, dividers: str = ""
+) -> Language:
     first = frozenset(particles.split())
-    return Language(first | frozenset(others.split()), first, has_elision, frozenset(dividers.split()))
+    of_readers = frozenset(readers.split())
+    return Language(first | frozenset(others.split()), first, has_elision, frozenset(dividers.split()), of_readers)
 
 
 _LANGUAGES = (
@@ -55,7 +78,9 @@ _LANGUAGES = (
         " après avant cependant toutefois néanmoins pourtant ensuite puis enfin d'abord aujourd'hui hier demain"
         " actuellement selon malgré grâce afin bien plusieurs certains chaque tout tous toute toutes aucun aucune deux"
         " trois quatre cinq dix voici voilà bonjour merci madame monsieur cordialement né née nés nées parmi contre"
-        " durant dès jusque très même lui y",
+        " durant dès jusque très même lui y peut peuvent pouvez pouvons doit doivent devez devons"
+        " faut permet permettent oui",
+        "vous votre vos tu ton tes",
         has_elision=True,
     ),
     _make_language(  # Spanish
@@ -66,7 +91,9 @@ _LANGUAGES = (
         " además después antes entonces luego ahora hoy ayer mañana sin embargo según durante mientras tras mediante"
         " actualmente finalmente posteriormente así aquí allí todo todos toda todas cada otro otra otros otras algunos"
         " algunas varios dos tres cuatro cinco diez hola gracias estimado estimada señor señora saludos hay está están"
-        " nacido nacida contra hace sólo solo tanto",
+        " nacido nacida contra hace sólo solo tanto puede pueden puedes podemos debe deben debes debemos hacen haz"
+        " tiene tienen tienes permite permiten sí caso",
+        "tu tus te tú usted ustedes puedes tienes debes",
     ),
     _make_language(  # Portuguese
         "em no na nos nas com por para ao aos à às pelo pela pelos pelas desde até sem sobre entre como o a os as"
@@ -76,17 +103,21 @@ _LANGUAGES = (
         " não nem mais muito já também além depois antes então agora hoje ontem amanhã porém contudo entretanto segundo"
         " durante enquanto após atualmente finalmente posteriormente assim aqui ali tudo todo todos toda todas cada"
         " outro outra outros outras alguns algumas vários dois duas três quatro cinco dez olá obrigado prezado senhor"
-        " senhora há está estão nascido nascida contra",
+        " senhora há está estão nascido nascida contra pode podem podemos deve devem devemos faz fazem tem temos"
+        " permite permitem sim caso",
+        "você vocês tu teu tua",
     ),
     _make_language(  # Italian
-        "in nel nella nello nei nelle nell a al alla allo ai alle con per da dal dalla dallo dai dalle su sul sulla tra"
-        " fra come il lo la i gli le un uno una del della dello dei delle",
+        "in nel nella nello nei nelle nell a ad al alla allo ai alle con per da dal dalla dallo dai dalle su sul sulla"
+        " tra fra come il lo la i gli le un uno una del della dello dei delle",
         "di e ed o ma che chi cui quale quando dove come perché poiché sebbene se questo questa questi queste quello"
         " quella quelli quelle ciò egli lui lei essi loro noi voi io tu si suo sua suoi sue mio mia nostro nostra"
         " è sono era erano fu furono ha hanno aveva non né più molto già anche inoltre dopo prima poi allora adesso"
         " oggi ieri domani tuttavia però secondo durante mentre infine attualmente successivamente così qui lì tutto"
         " tutti tutta tutte ogni altro altra altri altre alcuni alcune due tre quattro cinque dieci ciao buongiorno"
-        " grazie gentile signor signora saluti ci c'è nato nata nati contro senza verso presso",
+        " grazie gentile signor signora saluti ci c'è nato nata nati contro senza verso presso può possono puoi"
+        " possiamo deve devono devi dobbiamo fanno fai vai permette permettono sì caso",
+        "tu tuo tua tuoi tue ti puoi devi vuoi",
         has_elision=True,
         dividers="da",
     ),
@@ -96,7 +127,9 @@ _LANGUAGES = (
         " u ik er zijn haar hun mijn ons onze is was waren werd werden wordt worden heeft hebben had niet geen meer"
         " zeer al ook bovendien daarna daarom daar hier later toen dan nu vandaag gisteren morgen echter volgens"
         " tijdens terwijl na sinds vanaf momenteel uiteindelijk zo alle elke andere sommige veel verschillende twee"
-        " drie vier vijf tien hallo beste bedankt dank geachte mevrouw meneer geboren tegenwoordig vanwege ondanks",
+        " drie vier vijf tien hallo beste bedankt dank geachte mevrouw meneer geboren tegenwoordig vanwege ondanks kunt"
+        " kunnen moet moeten mogen zullen willen nee",
+        "je jij jouw u uw",
     ),
     _make_language(  # Russian
         "в во на с со из к ко по о об обо у от до для при за под над без через между перед",
@@ -104,7 +137,9 @@ _LANGUAGES = (
         " ему ей им мой наш свой этот эта эти это тот та те то был была было были есть будет не ни же бы ли уже ещё"
         " также тоже затем потом после тогда теперь сегодня вчера завтра однако сейчас здесь там все всё весь каждый"
         " другой другие некоторые многие два две три четыре пять десять во-первых согласно во время благодаря поэтому"
-        " кроме пока наконец впоследствии здравствуйте привет спасибо уважаемый уважаемая около среди",
+        " кроме пока наконец впоследствии здравствуйте привет спасибо уважаемый уважаемая около среди может могут можно"
+        " нужно должен должны надо да нет",
+        "вы вас вам ваш ваша ваши ваше ты твой тебе",
     ),
 )
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import dropwhile, islice, pairwise, takewhile
 
 from llama_index_gear.extraction import german
-from llama_index_gear.extraction.identifiers import classify_word, has_common_part, is_code
+from llama_index_gear.extraction.identifiers import classify_word, has_common_part, is_code, is_sign, is_variable
 from llama_index_gear.extraction.languages import (
     Speech,
     find_marked_names,
@@ -57,7 +57,7 @@ _ORDINARY = _NO_OPENINGS | _NO_NAMES
 _ASKING = frozenset("am are can could did do does had has have is should was were would".split())
 """Verbs that begin no name behind a colon, either ("Paul Kern: Is the crane here?")."""
 _VERBS = IMPERATIVES | COMMON_WORDS
-_PARTING = frozenset("-→>")
+_PARTING = frozenset("-–—→>#")
 """Words that part what is said of a thing, or the entries of a menu, from what stands in front."""
 _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
 _MARK_IN_FRONT = re.compile(r"[(<]?(?:\d{1,3}|[A-Za-z])[.)>]|<\w[\w.-]*>|TODO|DOING|DONE|WAITING|LATER|NOW|CANCELL?ED")
@@ -148,7 +148,13 @@ class _Encoded:
     def is_opening(self, place: int) -> bool:
         """Return True at the start of a sentence, cell or label, and behind a colon, a semicolon or a mark."""
         before = self.words[place - 1]
-        if place <= self.first or place in self.bold or before[-1] in ":;|" or before in _PARTING:
+        if (
+            place <= self.first
+            or place in self.bold
+            or self.words[place].startswith(('"""', "'''"))
+            or before[-1] in ":;|"
+            or before in _PARTING
+        ):
             return True
         if self.ends_at(place - 1):
             return True
@@ -160,6 +166,11 @@ class _Encoded:
             return False
         core = self.cores[place].removesuffix(".")
         return len(core) > 1 and "." not in core and core.lower() not in ABBREVIATIONS
+
+    def begins_at(self, place: int) -> bool:
+        """Return True behind the end of a sentence, and where a cell has one: "| The AI is applied |"."""
+        is_of_cell = self.words[place - 1] == "|" and "".join(self.cores[place + 2 : place + 3]).islower()
+        return is_of_cell or self.ends_at(place - 1)
 
     def list_choices(self, place: int) -> list[str]:
         """Return the values that the label in front of this place lists: "layoff/closure: Closure Permanent"."""
@@ -215,7 +226,7 @@ class _Passage:
                     for kind, core in zip(sentence.kinds, sentence.cores, strict=True)
                 ]
             elif self.is_german:
-                _divide_at_articles(sentence)
+                german.divide_at_articles(sentence.cores, sentence.kinds)
             elif self.language is not None:
                 _divide_at(sentence, self.language.dividers)
         for sentence in self.sentences:
@@ -248,7 +259,7 @@ class _Passage:
                 continue
             word = sentence.cores[place].lower()
             # Behind a colon, "The" may begin a title.
-            begins = place == sentence.first or sentence.ends_at(place - 1) or word in _ASKING
+            begins = place == sentence.first or sentence.begins_at(place) or word in _ASKING
             is_small = word in self.function_words and (begins or self.is_german)
             is_known = word in self._meant or word in self.title_words
             points = place == sentence.first and place + 1 in sentence.page_starts  # "Ver [[Osthafen]]"
@@ -296,15 +307,16 @@ class _Passage:
             cores = self._german_name(sentence, start, cores)
         if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
             return ""
-        is_formula = self.is_formal and all(len(core) < 3 and not core.isdecimal() for core in cores)
-        if is_formula or (cores and cores[0].lower() in sentence.list_choices(start)):
+        if (self.is_formal and all(map(is_variable, cores))) or (
+            cores and cores[0].lower() in sentence.list_choices(start)
+        ):
             return ""
         if cores and cores[0].lower() in _PLACES - self.title_words and all(core.isdecimal() for core in cores[1:]):
             return ""
         name = " ".join(cores)
         is_whole = all(name.count(opening) == name.count(closing) for opening, closing in ("()", "[]", "{}"))
-        if not is_whole or name.count("$") > 1:
-            return ""  # a piece of code or of a formula: "Sequence[str", "$t$-of-$N$"
+        if not is_whole:
+            return ""  # a piece of code: "Sequence[str"
         # A single full stop may end the sentence ("World War I."); an abbreviation with several keeps them ("U.S.").
         return name if name.count(".") != 1 else name.removesuffix(".")
 
@@ -323,12 +335,16 @@ class _Passage:
             return True
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
         is_label = sentence.words[start].rstrip("*_").endswith(":")
+        if self.language is not None and word in self.function_words:
+            return word not in self.title_words
         is_ordinary = word in _NO_OPENINGS or (self.is_english and _is_english(core))
         if self.foreign:
             is_verb = word not in self.title_words
         elif self.language is not None:
             is_label = is_label or sentence.is_label(start)
-            is_verb = following in self.language.particles and word not in self.title_words
+            is_close = sentence.kinds[start] in "NB"
+            opener = self.language.is_opener(word, following if is_close else "", self.small)
+            is_verb = opener and word not in self.title_words
         else:
             is_verb = following in _BEHIND_PARTICIPLES and (
                 _PARTICIPLE.fullmatch(word) is not None
@@ -341,7 +357,8 @@ class _Passage:
             and (sentence.words[0].endswith((".", "!", "?")) or sentence.words[0][0] in "[(")
         )
         is_kind = self.is_english and following == "that"  # "Models that …"
-        return (is_label or is_verb or is_kind or is_alone or is_ordinary) and word not in self._meant
+        is_meant = 4 * self._meant[word] > self._openings[word] if word in IMPERATIVES else word in self._meant
+        return (is_label or is_verb or is_kind or is_alone or is_ordinary) and not is_meant
 
     def _german_name(self, sentence: _Encoded, start: int, cores: list[str]) -> list[str]:
         """Return the part of a run of capitalized German words that is a name."""
@@ -358,7 +375,7 @@ class _Passage:
             return []
         if german.is_acronym(word) or word.lower() in self._german_parts:
             return name
-        if word.lower() in self._german_nouns or german.is_common_noun(word):
+        if self.is_formal or word.lower() in self._german_nouns or german.is_common_noun(word):
             return []
         return [] if german.is_determined(sentence.cores_with_gaps, start) else name
 
@@ -396,10 +413,20 @@ class _Passage:
         )
 
     @cached_property
+    def _openings(self) -> Counter[str]:
+        """Words that open sentences with a capital letter, and how often."""
+        return Counter(
+            sentence.cores[place].lower()
+            for sentence in self.sentences
+            for place, kind in enumerate(sentence.kinds)
+            if kind in _CAPITALISED and sentence.is_opening(place)
+        )
+
+    @cached_property
     def is_formal(self) -> bool:
-        """True if more than one word of 16 is a single large letter, as in proofs: "Ui" is one with its index, then."""
-        words = [core for sentence in self.sentences for core in sentence.cores if core]
-        return sum(len(core) == 1 and core.isupper() and core not in "AI" for core in words) * 16 > len(words)
+        """True if more than one word of 16 is a single large letter, or "=" and the like, as in proofs."""
+        words = [word for sentence in self.sentences for word in sentence.words]
+        return sum(map(is_sign, words)) * 16 > len(words)
 
     @cached_property
     def _recurring_quotations(self) -> Collection[str]:
@@ -471,19 +498,4 @@ def _divide_at(sentence: _Encoded, dividers: Collection[str]) -> None:
     """Let small words divide names that they would join elsewhere ("a Torino da Giovanni Agnelli")."""
     for place, core in enumerate(sentence.cores):
         if core in dividers:
-            sentence.kinds[place] = "-"
-
-
-def _divide_at_articles(sentence: _Encoded) -> None:
-    """Let articles divide German names ("Kanzlerin der Republik", "Eva Kern von der Deutschen Bahn").
-
-    "Walther von der Vogelweide" stays whole. Pronouns of courtesy are small words.
-    """
-    cores, kinds = [*sentence.cores, "", ""], [*sentence.kinds, "-", "-"]
-    for place, core in enumerate(sentence.cores):
-        if core in german.COURTESIES:
-            sentence.kinds[place] = "-"
-        noun = cores[place + 2] if kinds[place + 1] == "N" and kinds[place + 2] in _CAPITALISED else ""
-        is_of_name = cores[place - 1] in ("von", "van") and not german.is_institution(cores[place + 1], noun)
-        if core in ("der", "den", "des", "das") and not is_of_name:
             sentence.kinds[place] = "-"

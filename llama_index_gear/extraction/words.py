@@ -163,7 +163,8 @@ CALENDAR = frozenset(
 """Months and days: alone they are no names; with a number they are a date."""
 OTHER_LANGUAGES = frozenset(
     "avec ce ces cette con dans een el ela ele ella elle elles em en er es est gli het hij ihr il ils las les"
-    " lo los met na no op os para por pour ses sie son su sur sus uma una une voor wij wir zij".split()
+    " lo los met na no op os para por pour ses sie son su sur sus uma una une voor wij wir zij"
+    " ja não nein oui sí sim".split()
 )
 """Words that open sentences in other languages, and are no names alone."""
 LITERALS = frozenset(
@@ -229,7 +230,8 @@ OFFICE_WORDS = frozenset(
 """Words of letters, contracts and data sheets, which open sentences and cells of tables."""
 _INSTRUCTIONS = frozenset(
     "access activate append authenticate back browse cancel check clear click clone compile compute copy customize"
-    " debug decrypt deprecate deploy disable discard display download drag drop duplicate embed encrypt escape"
+    " debug decrypt deprecate deploy disable discard display download drag drop duplicate embed emit encrypt"
+    " escape"
     " evaluate expand export filter format generate hide highlight hover implement import increase initialize insert"
     " install integrate invoke launch list load locate log merge minimize move navigate open optimize override parse"
     " paste pin preview print process reboot redirect refactor refresh register reload rename reopen reorder reset"

@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import mailbox
 import re
-import unicodedata
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llama_index_gear.errors import repair_surrogates
-from llama_index_gear.ingestion.emails import clean_letter, prepare_letter
+from llama_index_gear.ingestion.emails import clean_letter, prepare_letter, strip_answered
 from llama_index_gear.ingestion.printed_pages import (
     continue_tables,
     drop_running_lines,
@@ -30,6 +29,7 @@ from llama_index_gear.ingestion.printed_pages import (
 )
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import write_rows
+from llama_index_gear.ingestion.tex import clean_tex, prepare_tex
 
 EXTRA = "needs: pip install 'llama-index-gear[files]'"
 """The command that brings the converter."""
@@ -37,6 +37,7 @@ HTML = {".htm", ".html", ".xht", ".xhtml"}
 _MARKUP = {
     ".adoc": "text/asciidoc",
     ".asciidoc": "text/asciidoc",
+    ".bbl": "application/x-latex",
     ".latex": "application/x-latex",
     ".org": "text/org",
     ".rest": "text/prs.fallenstein.rst",
@@ -53,8 +54,6 @@ CONVERTED = frozenset({_MAILBOX, *_TEXTS, *_OTHERS})
 """Endings of the files that the converter reads."""
 _BY_PAGE = {".pdf"}
 _MAIL = {".eml", ".msg", _MAILBOX}
-_ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
-"""Matches what stands in front of a subject that was answered or sent on."""
 _FURNITURE = ["footer", "[role=navigation]", "[role=contentinfo]", "[role=search]", ".headerlink", ".noprint"]
 """Selectors of the parts of a page that a browser shows beside its text."""
 _PAGE = re.compile(rb"(?i)<(?:!doctype\s+html|html|body)\b")
@@ -66,10 +65,23 @@ _LOCAL_LINK = re.compile(
 """Matches a link from one page of a site to another: its text names the page, and its file is no name."""
 _DEEP = 10**6
 """HTML that nests deeper ends the process, and so is named; by default text below 63 elements would be lost."""
-_OFFICE = set(".doc .docm .docx .dotm .dotx .odt .rtf .odp .pot .potx .pps .ppsx .ppt .pptm .pptx".split())
+_TYPES = {**_MARKUP, ".epub": "application/epub+zip"}
+"""Types of files whose text does not tell them."""
+_OFFICE = set(".epub .doc .docm .docx .dotm .dotx .odt .rtf .odp .pot .potx .pps .ppsx .ppt .pptm .pptx".split())
 """Endings of documents with pictures and raised figures."""
 _PICTURE = re.compile(r"\\?!\[[^\[\]\n]*\]\([^()\n]*\)|\\?</?u\\?>")
 """Matches the place of a picture, and where what is underlined begins and ends."""
+_PLACEHOLDER = re.compile(
+    r"Click to (?:edit|add) (?:Master )?(?:title|subtitle|text|notes)(?: styles?)?"
+    r"|(?:Master)?(?:[Tt]itel|[Tt]ext|[Uu]ntertitel)(?:master)?formate? (?:des Masters |durch Klicken )*bearbeiten"
+    r"|Modifiez les? styles? d[ue] (?:sous-)?(?:titre|texte)(?: du masque)?"
+    r"|Haga clic para (?:modificar|agregar) el (?:estilo de )?(?:título|subtítulo|texto)(?: del patrón)?"
+)
+_LEVELS = re.compile(
+    r"(?m)^(?:(?:Second|Third|Fourth|Fifth) level|(?:Zweite|Dritte|Vierte|Fünfte) Ebene"
+    r"|(?:Deuxième|Troisième|Quatrième|Cinquième) niveau|(?:Segundo|Tercer|Cuarto|Quinto) nivel)$"
+)
+"""Match what a presentation's master says in place of its slides' titles and texts."""
 _RAISED = re.compile(r"(?<=[^\W\d_]{3})\^\d{1,2}(?:,\d{1,2})*\^?(?!\w)|(?<=\d)\^(st|nd|rd|th)\^")
 """Matches raised digits behind a word ("Owen Arnold^1,2"), and raised letters behind a number ("13^th^")."""
 _LONG_TABLE = 800
@@ -84,7 +96,7 @@ _ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w
 _RST_LABEL = re.compile(r"(?m)^\.\. _([\w.:/ -]{1,100}):[ \t]*(?=\n)")
 _ASCIIDOC_LABEL = re.compile(r"(?m)^\[(?:\[([\w.:-]{1,100})(?:,[^\[\]\n]*)?\]|#([\w.:-]{1,100}))\][ \t]*(?=\n)")
 """Match the names of what follows, which would be lost: they are written as MyST's, "(name)="."""
-_TITLE = re.compile(r"\*\*title\*\*: (.+)")
+_TITLE = re.compile(r"\*\*title\*\*: (.+)(?=\n)")
 """Matches the title that the converter writes in front of TeX."""
 _JUMP = re.compile(r"<<([\w#./:-]{1,200})(?:,\s*([^<>]{1,300}))?>>")
 """Matches a cross reference of AsciiDoc."""
@@ -99,9 +111,6 @@ _ORG_FURNITURE = re.compile(
 """Matches settings, comments and drawers; blocks, whose first group is their kind, so that nothing in them is."""
 _PLANNED = re.compile(r"\b(SCHEDULED|DEADLINE|CLOSED):[ \t]*[<\[]([^<>\[\]\n]*)[>\]]")
 _ORG_LINK = re.compile(r"\[\[[^\[\]\n]*\]\[([^\[\]\n]*)\]\]|\[\[([^\[\]\n]*)\]\]")
-_ACCENTS = dict(
-    zip("`'^\"~=.uvHck", "\u0300\u0301\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328", strict=True)
-)
 
 
 class Converted(NamedTuple):
@@ -124,19 +133,20 @@ def is_installed() -> bool:
     return importlib.util.find_spec("xberg") is not None
 
 
-def convert(path: Path, most: int) -> Converted:
+def convert(path: Path, most: int, ending: str = "") -> Converted:
     """Convert a file.
 
     Args:
         path: of the file.
         most: highest number of bytes.
+        ending: that its form has, in small letters. Default: that of its name.
 
     Raises:
         NoText: it holds no text.
         UnreadableFile: it can't be read.
 
     """
-    ending = path.suffix.lower()
+    ending = ending or path.suffix.lower()
     if ending == _MAILBOX:
         letters = [
             _convert(prepare_letter(letter, _convert_page), "letter.eml", ".eml")
@@ -158,7 +168,8 @@ def convert(path: Path, most: int) -> Converted:
         data = _PREPARE.get(_MARKUP.get(ending, ""), str)(text).encode()
         if ending in HTML:
             return _as_html(data, path.name, ending)
-    return Converted(*_convert(data, path.name, ending), [])
+    name = path.name if path.name.lower().endswith(ending) else f"letter{ending}"  # it tells the format by the name
+    return Converted(*_convert(data, name, ending), [])
 
 
 def _as_html(data: bytes, name: str, ending: str) -> Converted:
@@ -181,7 +192,7 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     xberg = importlib.import_module("xberg")
     if ending in HTML and b"\0" not in data and not _PAGE.search(data):
         data = b"<html><body>%b</body></html>" % data
-    source = xberg.ExtractInput(kind="bytes", bytes=data, filename=name, mime_type=_MARKUP.get(ending))
+    source = xberg.ExtractInput(kind="bytes", bytes=data, filename=name, mime_type=_TYPES.get(ending))
     try:
         found = asyncio.run(xberg.extract(source, _make_settings(ending in _BY_PAGE)))
     except RuntimeError as error:
@@ -191,19 +202,21 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     document = found.results[0]
     stated = document.metadata.title
     if ending in _MAIL:
-        stated = _ANSWERED.sub("", document.metadata.subject or "")
+        stated = strip_answered(document.metadata.subject or "")
     texts = [document.content]
     if ending in _BY_PAGE and document.pages:
         blocks = [page.hierarchy.blocks if page.hierarchy else () for page in document.pages]
         texts = [read_page(page.content, its) for page, its in zip(document.pages, blocks, strict=True)]
+        others = texts[1:]
         texts = continue_tables(drop_running_lines(texts))
-        printed = print_title(texts[0], blocks[0])
+        printed = print_title(texts[0], blocks[0], others)
         if printed != texts[0] and not is_named(stated or "", printed):
             stated = ""
         texts[0] = printed
     texts = [repair_surrogates(_CLEAN.get(_MARKUP.get(ending, ending), str)(text)) for text in texts]
-    if not stated and (written := _TITLE.match(texts[0])):
-        stated = written[1]
+    if written := _TITLE.match(texts[0]):
+        stated = stated or written[1]
+        texts[0] = texts[0][written.end() :].lstrip("\n")
     return repair_surrogates(stated or ""), [_write_tables(text) for text in texts]
 
 
@@ -310,28 +323,10 @@ def _prepare_org(text: str) -> str:
     return _PLANNED.sub(lambda match: f"{match[1].lower()}: {match[2]}.", text)
 
 
-def _prepare_tex(text: str) -> str:
-    """Return TeX without comments, references and accents by command.
-
-    Sections' titles stand on lines of their own: what follows would be lost.
-    """
-
-    def accent(match: re.Match[str]) -> str:
-        return unicodedata.normalize("NFC", match[2] + _ACCENTS[match[1]])
-
-    text = re.sub(r"(?m)^[ \t]*%.*(?:\n|\Z)|(?<!\\)%.*", "", text)
-    text = re.sub(r"\\([`'^\"~=.])\s*\{?([A-Za-z])\}?", accent, text)
-    text = re.sub(r"\\(?:label|thanks|(?:auto|c|C|eq|name|page)?ref|cite[a-z]*)\*?(?:\[[^\]]*\])*\{[^{}]*\}", "", text)
-    text = re.sub(r"\\multicolumn\{[^{}]*\}\{[^{}]*\}\{([^{}]*)\}", r"\1", text)
-    text = re.sub(r"\s*\\and\b", ",", text).replace("~", " ")
-    text = re.sub(r"\\([uvHck])\{([A-Za-z])\}", accent, text).replace("{\\ss}", "ß").replace("\\ss{}", "ß")
-    return re.sub(
-        r"(\\(?:part|chapter|(?:sub){0,2}section|(?:sub)?paragraph)\*?\{[^{}]*\})[ \t]*(?=\S)", r"\1\n\n", text
-    )
-
-
 def _clean_office(text: str) -> str:
-    """Return a document without pictures' places, and with raised figures taken off what they stand behind."""
+    """Return a document without pictures' places and those of a master's texts; raised figures are taken off."""
+    if _PLACEHOLDER.search(text):
+        text = _LEVELS.sub("", _PLACEHOLDER.sub("\n", text))
     return _RAISED.sub(lambda match: match[1] or "", _PICTURE.sub("", text))
 
 
@@ -367,10 +362,11 @@ _PREPARE: dict[str, Callable[[str], str]] = {
     "text/asciidoc": _prepare_asciidoc,
     "text/prs.fallenstein.rst": _prepare_rst,
     "text/org": _prepare_org,
-    "application/x-latex": _prepare_tex,
+    "application/x-latex": prepare_tex,
 }
 _CLEAN: dict[str, Callable[[str], str]] = {
     **dict.fromkeys((".eml", ".msg"), clean_letter),
     **dict.fromkeys((".ipynb", *HTML), _clean_links),
     **dict.fromkeys(_OFFICE, _clean_office),
+    "application/x-latex": clean_tex,
 }

@@ -11,7 +11,7 @@ from contextlib import suppress
 from email.header import decode_header, make_header
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 _UNSEEN = re.compile(
     r"(?is)<(style|title|script)\b.*?</\1\s*>|<meta\b[^<>]*>|<!--.*?-->|<a\b[^<>]*>\s*(?:<img\b[^<>]*>\s*)+</a\s*>"
@@ -35,6 +35,9 @@ _TRACE = re.compile(
 _FIRST_LINE = re.compile(r"From \S+ |(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): ")
 _FORM = re.compile(r"(?i)^(?:.+\n)*?Content-(?:Type: *multipart/|Transfer-Encoding: *(?:base64|quoted))")
 """Matches the head of a letter whose text no reader can read as it stands."""
+_OWN_HEAD = re.compile(r"(?:From \S+ .*\n)?(?:[A-Za-z][\w-]*:.*\n(?:[ \t]+\S.*\n)*)+(?=\n|\Z)")
+_OF_PROGRAMS = re.compile(r"(?mi)^(?:Message-ID|Received|MIME-Version|Return-Path|Delivered-To|In-Reply-To|X-[\w-]+):")
+"""Matches a line that only letters have in their heads."""
 _NEXT_LETTER = re.compile(r"(?m)(?<=\n\n)(?=From \S+ .*\n[A-Z][\w-]*: )")
 """Matches where the next letter of a mailbox begins."""
 _MULTIPART = re.compile(r"(?i)Content-Type: *multipart/")
@@ -43,6 +46,15 @@ _MOST_MULTIPARTS, _LONGEST_FIELD = 50, 20_000  # of a letter, characters: the pa
 _ENCODED, _PLAIN = {"base64", "quoted-printable"}, {"", "7bit", "8bit", "binary"}
 _HEAD = ("From", "To", "Cc", "Date", "Subject")
 _OF_READERS = re.compile(r"(?i)[> \t]*(?:From|To|Cc|Date|Subject): ")
+_CONTINUED = re.compile(r"[ \t]+\S|>[> ]*(?:\t| {2})[ \t]*\S")
+_DATE = re.compile(r"(?mi)^([> \t]*(?:\*\*Date\*\*|Date): *)(.*)$")
+_ENCODED_LINES = re.compile(
+    r"(?m)(?:^[> \t]*(?:(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{56,}={0,2}|M[!-`]{60})[ \t]*\r?\n){3,}"
+    r"(?:^[> \t]*[A-Za-z0-9+/]{4,}={0,2}[ \t]*\r?$)?"
+)
+"""Matches lines of base64 or uuencode, which are no text."""
+_ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
+"""Matches what stands in front of a subject that was answered or sent on."""
 _NOTE_OF_LIST = re.compile(
     r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
 )
@@ -141,28 +153,75 @@ def _drop_signature(payload: bytes) -> bytes:
 
 def drop_heads(text: str) -> str:
     """Return a text with only those lines of quoted letters' heads that say who writes to whom, when and of what."""
-    return _TRACE.sub(lambda head: "\n".join(filter(_OF_READERS.match, head[0].split("\n"))), text)
+    return _TRACE.sub(lambda head: "\n".join(_keep_of_readers(head[0])), text)
 
 
-def read_plain_letter(text: str) -> str:
-    """Return the text of a file of plain text; of letters: who writes to whom, when and of what, and what they say.
+def _keep_of_readers(head: str) -> Iterator[str]:
+    """Yield the lines of a letter's head that are for readers; its date is a number, which no name is."""
+    is_kept = False
+    for line in head.split("\n"):
+        is_kept = bool(_OF_READERS.match(line) or (is_kept and _CONTINUED.match(line)))
+        if is_kept:
+            yield _DATE.sub(_write_date, line)
+
+
+def strip_answered(subject: str) -> str:
+    """Return a subject without what was put in front when it was answered or sent on ("Re: Fwd: ")."""
+    return _ANSWERED.sub("", subject)
+
+
+class PlainText(NamedTuple):
+    """What a file of plain text says.
+
+    Attributes:
+        text: the text; of letters: who writes to whom, when and of what, and what they say.
+        subject: what a letter is of; "" of several, and of other texts.
+        is_whole: False if part of a letter is encoded, or is HTML, and stays as it is.
+
+    """
+
+    text: str
+    subject: str = ""
+    is_whole: bool = True
+
+
+def read_plain_letter(text: str) -> PlainText:
+    """Read the text of a file of plain text, which may be a letter or a mailbox.
 
     Of a mailbox every letter is read. One whose text is HTML alone, or that can't be read whole, has only the lines
     left out that programs read.
     """
-    if not _FIRST_LINE.match(text):
-        return text
+    head = _OWN_HEAD.match(text)
+    is_head = head is not None and _OF_PROGRAMS.search(head[0]) is not None
+    if not is_head and not _FIRST_LINE.match(text):
+        return PlainText(text)
     *letters, last = _NEXT_LETTER.split(text) if text.startswith("From ") else [text]
-    return "\n\n".join([*(_read_letter(letter).rstrip("\n") for letter in letters), _read_letter(last)])
+    *read, end = [_read_letter(letter) for letter in (*letters, last)]
+    is_whole = all(is_whole for _, is_whole in (*read, end))
+    said = "\n\n".join([*(said.rstrip("\n") for said, _ in read), end[0]])
+    return PlainText(said, _find_subject(head[0]) if head and is_head and not read else "", is_whole)
 
 
-def _read_letter(text: str) -> str:
-    if _FORM.match(text) and _is_simple(text):
+def _find_subject(head: str) -> str:
+    found = re.search(r"(?mi)^Subject:(.*(?:\n[ \t].*)*)", head)
+    try:
+        return strip_answered(_decode(found[1])).strip() if found else ""
+    except (UnicodeError, LookupError, ValueError):  # of a charset that is none
+        return ""
+
+
+def _read_letter(text: str) -> tuple[str, bool]:
+    """Return a letter's text, and False if part of it is not read."""
+    is_encoded = _FORM.match(text) is not None
+    if is_encoded and _is_simple(text):
         with suppress(Exception):  # the parser raises errors of many kinds
             said = "\n\n".join(_list_texts(email.message_from_string(text)))
             if said.strip() and "\0" not in said:
-                return said.rstrip("\n") + "\n"
-    return drop_heads(text)
+                return said.rstrip("\n") + "\n", True
+    head = _OWN_HEAD.match(text)
+    if head and _OF_PROGRAMS.search(head[0]):
+        text = "\n".join([*_keep_of_readers(head[0].removesuffix("\n")), text[head.end() :]])
+    return _ENCODED_LINES.sub("", drop_heads(text)), not is_encoded
 
 
 def _is_simple(text: str) -> bool:
@@ -180,7 +239,7 @@ def _list_texts(message: Message) -> Iterator[str]:
     """
     heads = [(name, value) for name in _HEAD for value in message.get_all(name, ())]
     if heads:
-        yield "\n".join(f"{name}: {' '.join(str(make_header(decode_header(value))).split())}" for name, value in heads)
+        yield "\n".join(_DATE.sub(_write_date, f"{name}: {_decode(value)}") for name, value in heads)
     parts: Any = message.get_payload()
     if message.defects or (isinstance(parts, list) and (message.epilogue or "").strip()):
         raise ValueError("a broken letter")
@@ -194,6 +253,11 @@ def _list_texts(message: Message) -> Iterator[str]:
     elif message.get_content_maintype() == "text":
         name = message.get_filename()
         yield f"{name}:\n\n{_read_part(message)}" if name else _read_part(message)
+
+
+def _decode(value: str) -> str:
+    """Return a field of a letter's head, decoded, in one line."""
+    return " ".join(str(make_header(decode_header(value))).split())
 
 
 def _read_part(part: Message) -> str:
@@ -214,13 +278,13 @@ def _read_part(part: Message) -> str:
 def clean_letter(text: str) -> str:
     """Return a letter without what only programs read; its date is a number, and double brackets are no wikilink."""
     text = drop_heads(_restore_lines(text))
-    text = re.sub(r"(?m)^\*\*(?:Message-ID|In-Reply-To|References|List-Id)\*\*:.*\n+", "", text)
+    text = re.sub(r"(?m)^\*\*(?:Message-ID|In-Reply-To|References|List-[\w-]+)\*\*:.*\n+", "", text)
     text = _NOTE_OF_LIST.sub("", text)
     text = re.sub(
         r"(?m)^ unnamed \(\d+B\)\n*|^ (\S.*) \(\d+B\)$", lambda match: f"- `{match[1]}`" if match[1] else "", text
     )
     text = re.sub(r"Attachments:\s*\Z", "", text)
-    text = re.sub(r"(?m)^(\*\*Date\*\*: *)(.*)$", _write_date, text)
+    text = _DATE.sub(_write_date, _ENCODED_LINES.sub("", text))
     return re.sub(r"\[\[([^\[\]\n]*)\]\]", r"[\1]", text)
 
 

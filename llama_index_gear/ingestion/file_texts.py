@@ -7,10 +7,11 @@ from pathlib import Path
 
 from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.ingestion.converter import CONVERTED, convert
-from llama_index_gear.ingestion.emails import read_plain_letter
-from llama_index_gear.ingestion.records_of_json import read_json
+from llama_index_gear.ingestion.emails import PlainText, read_plain_letter
+from llama_index_gear.ingestion.records_of_json import JSON, read_json
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import TABLES, read_table, write_rows
+from llama_index_gear.ingestion.tex import read_bibliography
 
 WIKI = {".mediawiki", ".wiki"}
 """Endings of files of MediaWiki's markup."""
@@ -124,7 +125,12 @@ _DATA = re.compile(r"data:[\w.+-]{1,40}/[\w.+-]{1,80}(?:;[\w=-]{1,40})?;base64,[
 """Matches a picture, or another file, that is embedded into a text."""
 
 
-def read_text(path: Path) -> str:
+_BIBLIOGRAPHY = ".bib"
+PARSED = frozenset({*CONVERTED, *JSON, *TABLES, _BIBLIOGRAPHY})
+"""Endings of the files that are no plain text."""
+
+
+def read_plain_text(path: Path) -> PlainText:
     """Read a file that is text, without the pictures that it embeds.
 
     Raises:
@@ -132,20 +138,22 @@ def read_text(path: Path) -> str:
         UnreadableFile: it is no regular file, or too large.
 
     """
-    text = read_plain_letter(_DATA.sub("data:", _read_source(path)))
+    plain = read_plain_letter(_DATA.sub("data:", _read_source(path)))
+    text = plain.text
     if path.suffix.lower() in SUBTITLES:
         text = read_subtitles(text)
     elif path.suffix.lower() in WIKI:
         text = read_wikitext(text)
-    if reason := explain_no_sentences(text):
+    if plain.is_whole and (reason := explain_no_sentences(text)):
         raise NoText(reason)
-    return text
+    return plain._replace(text=text)
 
 
 def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
     """Read a file that is no plain text: the title that it states of itself ("" without one), and its pages' texts.
 
-    The records of JSON and the letters of a mailbox are such pages; if all have titles, these stand in a third list.
+    The records of JSON, the entries of a bibliography and the letters of a mailbox are such pages; if all have titles,
+    these stand in a third list. A file of another ending is a letter or a mailbox.
 
     Raises:
         NoText: it is no text.
@@ -153,8 +161,10 @@ def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
 
     """
     ending = path.suffix.lower()
+    if ending not in PARSED:
+        ending = ".mbox" if read_file(path, MOST).startswith(b"From ") else ".eml"
     if ending in CONVERTED:
-        found = convert(path, MOST)
+        found = convert(path, MOST, ending)
         title, texts, titles = found.title, found.texts, found.titles
     else:
         title = ""
@@ -187,6 +197,10 @@ def _read_table(path: Path, ending: str) -> str:
 
 
 def _read_records(path: Path, ending: str) -> tuple[list[str], list[str]]:
+    if ending == _BIBLIOGRAPHY:
+        source = _read_source(path)
+        entries = list(read_bibliography(source))
+        return [said for _, said in entries] or [source], [title for title, _ in entries]
     try:
         records = read_json(_read_source(path), ending)
     except ValueError as error:
@@ -199,6 +213,8 @@ _LOCK = re.compile(r".*\.lock|.*[-.]lock\.(?:json|yaml|yml|hcl)|go\.sum|npm-shri
 _MINIFIED = re.compile(r".*[-.]min\.(?:js|css|mjs)", re.IGNORECASE)
 _MAP = re.compile(r'\s*\{[^{}]{0,2000}"mappings"\s*:')
 _ROFF = re.compile(r"(?:[.'](?:\\\"|\\}|ie|if|el|de|ds|nr|so|hy|ad|nh)[^\n]*\n|[^\S\n]*\n)*\.(?:TH|Dd|so)\s")
+_OF_TEX = re.compile(r"(?m)^[ \t]*\\(?:Provides\w+|NeedsTeXFormat|LoadClass)\b")
+"""Matches a line of a class or a style of TeX."""
 _UNBROKEN = re.compile(r"[!-~]{160,}")
 """Matches a run of ASCII characters that no word or address is as long as."""
 _MOST_UNBROKEN = 0.3
@@ -222,6 +238,10 @@ def explain_no_prose(file: str, text: str) -> str:
         return "minified code"
     if _MAP.match(text):
         return "a source map"
+    if text.startswith("%!PS"):
+        return "a drawing or a print (PostScript): save it as PDF"
+    if name.lower().endswith((".sty", ".bst")) or (name.lower().endswith(".cls") and _OF_TEX.search(text)):
+        return "a style of TeX, which is for programs"
     return ""
 
 

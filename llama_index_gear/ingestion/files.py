@@ -21,12 +21,10 @@ from llama_index.core.schema import Document
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.errors import is_whole
 from llama_index_gear.ingestion.converter import CONVERTED, EXTRA, HTML, is_installed
-from llama_index_gear.ingestion.file_texts import MOST, read_text
+from llama_index_gear.ingestion.file_texts import MOST, PARSED, read_plain_text
 from llama_index_gear.ingestion.reading_process import SECONDS, ReadingProcess
-from llama_index_gear.ingestion.records_of_json import JSON
 from llama_index_gear.ingestion.regular_files import NOTE, NoText, UnreadableFile, check_file, is_collection
 from llama_index_gear.ingestion.stated_links import LINKS, MESSAGE_ID, read_links
-from llama_index_gear.ingestion.tables import TABLES
 from llama_index_gear.ingestion.titles import find_shared, find_title
 from llama_index_gear.ingestion.transclusion import HOSTS, Transclusion
 
@@ -42,10 +40,10 @@ class FolderReader(BaseReader):
 
     A file's document has the file's path below the folder, in its one spelling (`unify_spelling`), as its id and in its
     metadata (`file`), and what it is about as `title`; what was converted has `file_type` "text/markdown". A format
-    with pages gives a document a page; JSON gives one a record, if all records have titles. A block of another file
-    that a text shows, `![[page#section]]` or an include of AsciiDoc or reStructuredText, stands in its text. Hidden
-    files, hidden folders and stores are skipped. What is no text is read in another process, in bounded time and
-    memory: close the reader after use, or use it in a `with` statement.
+    with pages gives a document a page; JSON and BibTeX give one a record, if all records have titles. A block of
+    another file that a text shows, `![[page#section]]` or an include of AsciiDoc or reStructuredText, stands in its
+    text. Hidden files, hidden folders and stores are skipped. What is no text is read in another process, in bounded
+    time and memory: close the reader after use, or use it in a `with` statement.
 
     Attributes:
         folder: the folder.
@@ -213,9 +211,12 @@ class FolderReader(BaseReader):
         check_file(path, MOST)
         if ending in CONVERTED and not is_installed():
             raise NoText(EXTRA)
-        if ending in CONVERTED | JSON | TABLES.keys():
+        if ending in PARSED:
             return self._ask(path, name)
-        return "", [read_text(path)], []
+        plain = read_plain_text(path)
+        if not plain.is_whole and is_installed():
+            return self._ask(path, name)
+        return plain.subject, [plain.text], []
 
     def _ask(self, path: Path, name: str) -> tuple[str, list[str], list[str]]:
         """Have a file parsed in another process."""

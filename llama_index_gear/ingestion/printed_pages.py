@@ -38,19 +38,25 @@ _AMOUNT = re.compile(r"[–—-]|(?!(?:19|20)\d\d$)[$€£]?\d[\d.,]*%?")
 """Matches an amount, or the stroke in place of one."""
 
 
-def print_title(text: str, blocks: Sequence[Any]) -> str:
+def print_title(text: str, blocks: Sequence[Any], others: Sequence[str] = ()) -> str:
     """Return a page's Markdown with its printed title, whole, as its one heading of the first level.
+
+    A title that heads another page too, in letters as large or beside its number, is a running head, and no heading.
 
     Args:
         text: the page.
         blocks: its pieces as the converter found them, with `text`, `font_size` and `bbox` (or None), in points from
             the foot of the page.
+        others: the document's other pages. Default: none.
 
     """
     lines = _find_title(blocks)
     if not lines:
         return text
     own = Counter(map(_fold, lines))
+    words, has_number = _list_words(" ".join(lines)), any(map(_NUMBER.search, lines))
+    if any(_list_words(line) == words for page in others for line in _list_heads(page, has_number=has_number)):
+        return re.sub(r"(?m)^# (.+)$", lambda head: head[1] if _list_words(head[1]) == words else head[0], text)
     paragraphs = [f"# {' '.join(lines)}"]
     for paragraph in text.split("\n\n"):
         if own[_fold(paragraph)]:
@@ -182,7 +188,9 @@ def _find_title(blocks: Sequence[Any]) -> list[str]:
             (n for n in range(1, len(lines)) if lines[n][0] - lines[n - 1][0] > _MOST_LEADING * size), len(lines)
         )
         title = [line for _, _, line in lines[:end]]
-        is_title = not _NO_HEADING.match(f"# {' '.join(title)}")
+        words = " ".join(title).split()
+        is_axis = sum(map(str.isdecimal, words)) > 2  # "Relative Load 0 2 4 6"
+        is_title = not is_axis and not _NO_HEADING.match(f"# {' '.join(words)}")
         if is_title and sum(map(str.isalpha, "".join(title))) >= _LEAST_LETTERS:
             return title
     return []
@@ -194,6 +202,17 @@ def _is_scattered(block: Any) -> bool:
         return False
     area = abs((block.bbox.right - block.bbox.left) * (block.bbox.top - block.bbox.bottom))
     return bool(area > _MOST_AREA * _AREA_OF_LETTER * len(block.text) * block.font_size**2)
+
+
+def _list_heads(page: str, *, has_number: bool) -> list[str]:
+    """Return a page's headings of the first level; its first line and its last, too, to compare with a numbered one."""
+    lines = [line for line in page.split("\n") if line.strip()]
+    return [*(lines[:1] + lines[-1:] if has_number else []), *(line for line in lines if line.startswith("# "))]
+
+
+def _list_words(line: str) -> list[str]:
+    """Return the words of a line, without numbers: a running head on the left has them at its other end."""
+    return sorted(re.findall(r"[^\W\d_]+", line.casefold()))
 
 
 def _fold(text: str) -> str:

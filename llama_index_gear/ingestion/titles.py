@@ -118,7 +118,7 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
     ending, stem = path.suffix.lower(), path.stem.strip()
     if exported := _EXPORTED.fullmatch(stem):
         path, stem = path.with_stem(exported[1]), exported[1]
-    if stem and (_is_name(stem) or ending not in MARKDOWN | CONVERTED | _PROSE):
+    if stem and (_is_name(stem) or (not stated and ending not in MARKDOWN | CONVERTED | _PROSE)):
         return stem
     stated = "".join(mark for mark in stated if mark.isspace() or unicodedata.category(mark) != "Cc")
     text = text.replace("\r\n", "\n").replace("\r", "\n")

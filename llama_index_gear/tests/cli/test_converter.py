@@ -252,7 +252,22 @@ def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
             ],
             ["Crane", "Slipway", "hall.html", "¶", "iVBOR", "var x", "Weserkran", "b{}"],
         ),
-        ("r7.tex", TITLED_TEX, "Ring Yard", ["Text of the yard."], ["maketitle"]),
+        ("r7.tex", TITLED_TEX, "Ring Yard", ["Text of the yard."], ["maketitle", "title"]),
+        (
+            "r7.bbl",
+            "\\newcommand{\\natexlab}[1]{#1}\\begin{thebibliography}{9}\n\\bibitem[Blum {\\em {a}}(2024)]{key7}\n"
+            "N.~Blum.\n\\newblock {\\em The {C}rane}, 2024.\n\\end{thebibliography}\n",
+            "r7",
+            ["N. Blum.", "The Crane, 2024."],
+            ["key7", "newblock", "natexlab", "{", "*"],
+        ),
+        (
+            "chapter-7.tex",
+            "\\section{Yard}\nNora Blum built it.\n",
+            "Yard",
+            ["# Yard", "Nora Blum built it."],
+            ["begin"],
+        ),
         (
             "report-7.docx",
             zip_word(DOCUMENT),
@@ -417,6 +432,37 @@ def test_what_is_underlined_keeps_its_words_alone() -> None:
     assert clean("See [\\<u\\>Clause 4\\</u\\>](x), <u>5</u>.") == "See [Clause 4](x), 5."
 
 
+def test_the_texts_of_a_master_are_none_of_its_slides() -> None:
+    for title, level in (
+        ("Click to edit Master title style", "Fifth level"),
+        ("Titelmasterformat bearbeiten", "Fünfte Ebene"),
+    ):
+        said = converter._clean_office(f"## Cranes\n\nNora paints.{title}\n{level}\nThe Fifth level is blue.\n")
+        assert said.split("\n") == ["## Cranes", "", "Nora paints.", "", "", "The Fifth level is blue.", ""]
+    stays = "Second level\nNora edits the text and the title.\n"
+    assert converter._clean_office(stays) == stays
+
+
+@needs_converter
+def test_a_book_is_read_as_one_whatever_stands_first_in_it(read: Callable[..., Any]) -> None:
+    files = {
+        "chapter.html": "<?xml version='1.0'?><html><head><title>1</title></head><body><p>Nora Blum.</p></body></html>",
+        "META-INF/container.xml": "<?xml version='1.0'?><container version='1.0' "
+        "xmlns='urn:oasis:names:tc:opendocument:xmlns:container'><rootfiles><rootfile full-path='content.opf' "
+        "media-type='application/oebps-package+xml'/></rootfiles></container>",
+        "content.opf": "<?xml version='1.0'?><package xmlns='http://www.idpf.org/2007/opf' version='3.0'><metadata "
+        "xmlns:dc='http://purl.org/dc/elements/1.1/'><dc:title>The Crane</dc:title></metadata><manifest><item id='c' "
+        "href='chapter.html' media-type='application/xhtml+xml'/></manifest><spine><itemref idref='c'/></spine>"
+        "</package>",
+    }
+    book = io.BytesIO()
+    with zipfile.ZipFile(book, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    ((title, text),) = read("b7.epub", book.getvalue())
+    assert title == "The Crane" and "Nora Blum." in text and "Archive" not in text and "xml" not in text
+
+
 def test_marks_of_footnotes_are_left_out_escaped_or_not() -> None:
     text = "Nora[[1]](#n) and[\\[2\\]](#n) [Hall](#hall) [[long]](#n)."
     assert converter._clean_links(text) == "Nora and Hall ."
@@ -439,6 +485,24 @@ def test_a_text_that_begins_like_a_letter_has_no_lines_for_programs(read: Callab
     head = "Received: from a.example by b.example\nFrom: Nora Blum\nSubject: Paint\n\nIt is blue.\n"
     assert [text for _, text in read("a.txt", head)] == ["From: Nora Blum\nSubject: Paint\n\nIt is blue.\n"]
     assert read("b.md", f"# Heads\n\n{head}")[-1][1] == f"# Heads\n\n{head}"
+
+
+def test_a_letter_is_read_as_one_whatever_its_file_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = "Return-path: <n@x.example>\nFrom: Nora Blum\nSubject: Fwd: The crane\n"
+    page = 'Content-Type: text/html\nContent-Transfer-Encoding: quoted-printable\n\n<p class=3D"x">In K=C3=B6ln.</p>\n'
+    (tmp_path / "1382.001:2,").write_text(f"{head}\nIt is blue.\n", "utf-8")
+    (tmp_path / "1382.002:2,").write_text(head + page, "utf-8")
+    (tmp_path / "box").write_text(f"From x Mon Mar  3 09:15:00 2025\n{head}{page}\n" * 2, "utf-8")
+    (tmp_path / "Yard.txt").write_text(head + page, "utf-8")
+    documents = [(document.metadata["title"], document.text) for document in FolderReader(tmp_path).load_data()]
+    assert documents[0] == ("The crane", "From: Nora Blum\nSubject: Fwd: The crane\n\nIt is blue.\n")
+    if converter.is_installed():
+        titles = ["The crane", "The crane", "The crane", "Yard"]
+        assert sorted(title for title, _ in documents[1:]) == titles
+        assert all("In Köln." in text and "3D" not in text and "path" not in text for _, text in documents[1:])
+    monkeypatch.setattr(folder_files, "is_installed", lambda: False)
+    without = [document.text for document in FolderReader(tmp_path).load_data()]
+    assert without[0] == documents[0][1] and "K=C3=B6ln" in without[1]
 
 
 @needs_converter

@@ -9,6 +9,10 @@ from email.message import EmailMessage
 from llama_index_gear.ingestion.emails import clean_letter, drop_heads, prepare_letter, read_plain_letter
 
 
+def read_text(letter: str) -> str:
+    return read_plain_letter(letter).text
+
+
 def prepare(letter: bytes) -> str:
     prepared = email.message_from_bytes(prepare_letter(letter, lambda page: page.decode()))
     payloads = (part.get_payload(decode=True) for part in prepared.walk())
@@ -65,12 +69,12 @@ def test_a_letter_in_a_file_of_plain_text_is_decoded() -> None:
     whole = f"{head}Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/html\n\n<p>x</p>\n--b\n"
     part = "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\nVGhlIGNyYW5lIGbDpGhydC4K\n"
     readable = "From: Nora Blum <n@x.example>\nSubject: Der Kran fährt\n\n"
-    assert read_plain_letter(f"{whole}{part}--b--\n") == readable + said
-    assert read_plain_letter(f"{head}{part}") == readable + said
+    assert read_text(f"{whole}{part}--b--\n") == readable + said
+    assert read_text(f"{head}{part}") == readable + said
     for other in (f"{whole}--b--\n", f"{head}{part.replace('utf-8', 'x-none')}", f"{head}\nThe crane."):
-        assert read_plain_letter(other) == drop_heads(other) != other
+        assert read_text(other) == drop_heads(other) != other
     prose = "Cranes. Content-Type: multipart/mixed is a line.\n\nReceived: from a.example"
-    assert read_plain_letter(prose) == prose
+    assert read_text(prose) == prose
 
 
 HEAD = "Received: from a.example\nFrom: Nora Blum\nTo: Ada Orr\nTo: Łukasz\n"
@@ -89,13 +93,13 @@ def encode(text: str) -> str:
 def test_characters_of_a_part_that_is_not_encoded_stay() -> None:
     for charset in ("utf-8", "us-ascii", "iso-8859-1", "x-none"):
         letter = make_letter(PLAIN.format(charset, "8bit", "Der Kran fährt → Łódź."), "Content-Type: a/b\n\nx")
-        assert read_plain_letter(letter) == ("From: Nora Blum\nTo: Ada Orr\nTo: Łukasz\n\nDer Kran fährt → Łódź.\n")
+        assert read_text(letter) == ("From: Nora Blum\nTo: Ada Orr\nTo: Łukasz\n\nDer Kran fährt → Łódź.\n")
 
 
 def test_all_texts_of_a_letter_are_read() -> None:
     attached = PLAIN.format("utf-8", "base64\nContent-Disposition: attachment; filename=list.txt", encode("Crane 5"))
     other = f"Content-Type: message/rfc822\n\nFrom: Ada Orr\n{PLAIN.format('utf-8', 'base64', encode('I painted.'))}"
-    said = read_plain_letter(make_letter("\nSee below.", attached, other, "\nA footer."))
+    said = read_text(make_letter("\nSee below.", attached, other, "\nA footer."))
     assert said.split("\n\n")[1:] == [
         "See below.",
         "list.txt:",
@@ -119,21 +123,54 @@ def test_a_letter_that_cannot_be_read_whole_stays() -> None:
         f"{HEAD}{deep}{text}",
         f"{HEAD}Subject: {'=?utf-8?q?a?= ' * 50_000}\n{text}",
     ):
-        assert read_plain_letter(letter) == drop_heads(letter)
+        assert read_text(letter) == drop_heads(letter)
 
 
 def test_each_letter_of_a_mailbox_that_is_a_text_is_read() -> None:
     encoded = PLAIN.format("utf-8", "base64", encode("One crane."))
     page = make_letter("Content-Type: text/html\n\n<p>Three.</p>")
     letters = [make_letter(encoded, "\nA footer."), f"{HEAD}\nTwo cranes.\n", page]
-    said = read_plain_letter("\n".join(f"From n@x.example Mon Jan 1 2024\n{letter}" for letter in letters))
+    said = read_text("\n".join(f"From n@x.example Mon Jan 1 2024\n{letter}" for letter in letters))
     assert [said.count(words) for words in ("One crane.", "A footer.", "Two cranes.", "<p>Three.</p>")] == [1] * 4
     assert "Received:" not in said and "base64" not in said
     prose = "From Bremen we left.\n\nFrom Kiel: see below\nFar: yes\n"
-    assert read_plain_letter(prose) == prose
+    assert read_text(prose) == prose
 
 
 def test_a_letter_that_is_quoted_loses_its_head_alone() -> None:
     head = "> Received: from a.example\n>\tby b.example\n> From: Nora Blum\n> X-Mailer: P\n"
     said = ">\n> It is blue.\n>> Is it?\n"
     assert drop_heads(f"He wrote:\n{head}{said}") == f"He wrote:\n> From: Nora Blum\n{said}"
+
+
+def test_the_head_of_a_letter_has_only_what_readers_need() -> None:
+    head = (
+        "X-From: owner@x.example Mon Nov 15 04:05:30 2010\nFrom: Nora Blum <n@x.example>\n"
+        "Subject: Re: =?utf-8?q?Der_Kran_f=C3=A4hrt?=\nDate: Sun, 14 Nov 2010 19:04:19 -0800\n"
+        "Message-ID: <1@x.example>\nCc: Ada Orr <a@x.example>,\n\tPaul Kern <p@x.example>\nX-Mailer: P\n"
+    )
+    readable = (
+        "From: Nora Blum <n@x.example>\nSubject: Re: =?utf-8?q?Der_Kran_f=C3=A4hrt?=\nDate: 2010-11-14 19:04\n"
+        "Cc: Ada Orr <a@x.example>,\n\tPaul Kern <p@x.example>\n"
+    )
+    plain = read_plain_letter(f"{head}\nIt is blue.\n")
+    assert plain == (f"{readable}\nIt is blue.\n", "Der Kran fährt", True)
+    assert read_plain_letter(head.replace("utf-8", "x-none") + "\nText.").subject == ""
+    note = "Date: Sun, 14 Nov 2010\nPlace: Visby\n\nIt is blue.\n"
+    assert read_plain_letter(note) == (note, "", True)
+    two = f"From n@x.example Mon Jan 1 2024\n{head}\nOne.\n\nFrom n@x.example Mon Jan 1 2024\n{head}\nTwo.\n"
+    said = read_plain_letter(two)
+    assert said.subject == "" and "One." in said.text and "Two." in said.text and "X-Mailer" not in said.text
+
+
+def test_lines_of_encoded_data_are_no_text() -> None:
+    data = encode("\u00e4 crane in Köln. " * 20)
+    head = "Message-ID: <1@x.example>\nFrom: Nora Blum\nContent-Type: multipart/mixed; boundary=b\n"
+    letter = f"{head}\nIt is blue.\n{data}End.\n"
+    plain = read_plain_letter(letter)
+    assert plain.text.split() == "From: Nora Blum It is blue. End.".split() and not plain.is_whole
+    sums = "".join(f"{digit * 64}\n" for digit in "abc")
+    assert clean_letter(f"The sums:\n{sums}") == f"The sums:\n{sums}"
+    uuencoded = "".join(f"M{sign * 60}\n" for sign in "1B#")
+    assert clean_letter(f"begin 644 crane.bmp\n{uuencoded}end\n") == "begin 644 crane.bmp\nend\n"
+    assert clean_letter("**List-Unsubscribe**: <https://x.example/u>\nText.\n") == "Text.\n"

@@ -107,3 +107,26 @@ def test_a_column_of_values_alone_has_no_head() -> None:
 def test_a_head_of_names_and_years_stays() -> None:
     page = "| sort | 2019 | 2020 |\n| --- | --- | --- |\n| cranes | 1 | 2 |"
     assert continue_tables([page, page]) == [page, page]
+
+
+def test_the_scale_of_an_axis_is_no_title() -> None:
+    for words, mark in (("Relative Load 0 2 4 6", "##"), ("Chapter 6 – The Cranes of 2024", "#")):
+        piece = make_piece(words, 20, (50, 300, 700, 722))
+        assert print_title(f"## {words}\n\n{BODY.text}", [piece, BODY]).split("\n")[0] == f"{mark} {words}"
+
+
+def test_what_heads_another_page_too_is_no_title() -> None:
+    piece = make_piece("52 Reference Tables", 20, (50, 300, 700, 722))
+    page = f"# 52 Reference Tables\n\n{BODY.text}"
+    for other in (
+        "# Reference Tables 53\n\nMore.",
+        "More.\n\n55 | Reference Tables",
+        "It.\n\n# Reference Tables\n\nMore.",
+    ):
+        assert print_title(page, [piece, BODY], [other]) == f"52 Reference Tables\n\n{BODY.text}"
+    for other in ("# Reference Tables of Bremen", "More.\n\nReference Tables\n\nMore.", ""):
+        assert print_title(page, [piece, BODY], [other]) == page
+    title = make_piece("The Cranes of Bremen", 20, (50, 300, 700, 722))
+    page = f"# {title.text}\n\n{BODY.text}"
+    assert print_title(page, [title, BODY], [f"{title.text}\n\nMore."]) == page
+    assert print_title(page, [title, BODY], [f"# {title.text}\n\nMore."]) == page.removeprefix("# ")

@@ -1,0 +1,118 @@
+"""TeX and its bibliographies: what the converter would lose is written in another way, what it leaves is taken off."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+_ACCENTS = dict(
+    zip("`'^\"~=.uvHck", "\u0300\u0301\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328", strict=True)
+)
+_LETTER = r"\\([`'^\"~=.])\s*(?:\{\\?([A-Za-z])\}|\\?([A-Za-z]))|\\([uvHck])\{([A-Za-z])\}"
+_SPECIAL = {"ss": "ß", "o": "ø", "O": "Ø", "l": "ł", "L": "Ł", "ae": "æ", "AE": "Æ", "oe": "œ", "aa": "å", "AA": "Å"}
+_DROPPED = re.compile(
+    r"\\(?:label|thanks|orcid\w*|inst|bibitem|(?:auto|c|C|eq|name|page)?ref|cite[a-z]*)\*?"
+    r"(?:\[(?:[^\[\]{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\])*\{[^{}]*\}|\\newblock\b|\\(?:begin|end)\{thebibliography\}(?:\{[^{}]*\})?"
+)
+_WORDS = r"[ \t]*\{((?:[^{}\\]|\\text\w+\{[^{}\\]*\}|\\xspace\b)*)\}"
+_MACRO = re.compile(
+    rf"\\(?:(?:re)?new|provide)command\*?[ \t]*\{{?\\([A-Za-z]+)\}}?{_WORDS}|\\def[ \t]*\\([A-Za-z]+){_WORDS}"
+)
+"""Matches the definition of a command that stands for words."""
+_COMMAND = re.compile(r"\\([A-Za-z]+)(?:\{\}|(?![A-Za-z]))")
+_STYLED = re.compile(
+    r"\{[ \t]*\\(?:em|it|bf|sc|tt|sl|rm|sf|(?:it|sl|sc|up)shape|(?:bf|md)series|(?:rm|sf|tt)family|tiny"
+    r"|\w*size|small|[lL]arge|LARGE|[hH]uge|centering)\b[ \t]*([^{}]*)\}"
+)
+_BRACES = re.compile(r"(\\[A-Za-z]+\*?(?:[ \t]*(?:\[[^\[\]]*\]|\{[^{}]*\}))+)|(?<![_^\\])\{([^{}\\$]{1,80})\}")
+"""Matches a command with its arguments, and words in braces that only keep them as they are ("{B}orel")."""
+_SECTION = re.compile(
+    r"(\\(?:part|chapter|(?:sub){0,2}section|(?:sub)?paragraph)\*?\{[^{}]*\})[ \t]*(?=\S)", re.MULTILINE
+)
+_IMAGE = re.compile(r"\[image: [^\[\]\n]*\]\n*")
+_AUTHOR = re.compile(r"(?m)^\*\*author\*\*: .*$")
+_ENTRY = re.compile(r"@(\w+)\s*\{[^,{}]*,")
+_FIELD = re.compile(r"([\w-]+)\s*=\s*(\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\"(?:[^\"{}]|\{[^{}]*\})*\"|[\w.-]+)")
+_OF_READERS = ("author", "editor", "journal", "booktitle", "publisher", "school", "year", "abstract", "note", "url")
+
+
+def prepare_tex(text: str) -> str:
+    """Return TeX without comments, references, and braces and accents by command. Commands for words are those words.
+
+    Sections' titles stand on lines of their own: what follows would be lost. So would all of a file that is part of a
+    document, and has none of its own.
+    """
+    text = re.sub(r"(?m)^[ \t]*%.*(?:\n|\Z)|(?<!\\)%.*", "", text)
+    text = re.sub(r"\\(?:begin|end)\{thebibliography\}(?:\{[^{}]*\})?|\\bibitem\b", r"\n\n\g<0>", text)
+    text = _DROPPED.sub("", _expand(_write_letters(text)))
+    text = re.sub(r"\\multi(?:column|row)\*?\{[^{}]*\}\{[^{}]*\}(?=\s*\{)", "", text)
+    text = re.sub(r"\s*\\and\b", ",", text).replace("~", " ")
+    text = re.sub(r"\\(?= )|\\@", "", text)
+    text = _STYLED.sub(r"\1", _strip_braces(text))
+    text = _SECTION.sub(r"\1\n\n", _strip_braces(text))
+    is_whole = re.search(r"\\begin\s*\{document\}|\\document(?:class|style)\b", text)
+    return text if is_whole else f"\\begin{{document}}\n{text}\n\\end{{document}}\n"
+
+
+def _strip_braces(text: str) -> str:
+    return _BRACES.sub(lambda match: match[1] or match[2], text)
+
+
+def _write_letters(text: str) -> str:
+    def write(match: re.Match[str]) -> str:
+        mark, letter = match[1] or match[4], match[2] or match[3] or match[5]
+        return unicodedata.normalize("NFC", letter + _ACCENTS[mark])
+
+    text = re.sub(r"\{\\([uvHck]) ([A-Za-z])\}", r"\\\1{\2}", text)
+    text = re.sub(rf"\{{({_LETTER})\}}", lambda match: re.sub(_LETTER, write, match[1]), text)
+    text = re.sub(_LETTER, write, text)
+    return re.sub(
+        r"\{\\(ss|[oO]|[lL]|ae|AE|oe|aa|AA)\}|\\(ss|[oO]|[lL]|ae|AE|oe|aa|AA)(?:\{\}|(?![A-Za-z])[ ]?)",
+        lambda match: _SPECIAL[match[1] or match[2]],
+        text,
+    )
+
+
+def _expand(text: str) -> str:
+    """Put the words in place of commands that the text defines to stand for them."""
+    words: dict[str, str] = {}
+    for match in _MACRO.finditer(text):
+        body = re.sub(r"\\text\w+\{([^{}]*)\}|\\xspace\b", r"\1", match[2] or match[4] or "").strip()
+        if sum(map(str.isalpha, body)) > 1 and "#" not in body and "$" not in body:
+            words[match[1] or match[3]] = body
+    if not words:
+        return text
+    return _COMMAND.sub(lambda match: words.get(match[1], match[0]), _MACRO.sub("", text))
+
+
+def clean_tex(text: str) -> str:
+    """Return what TeX became without pictures' places, and without commands among the authors."""
+    text = _AUTHOR.sub(lambda match: re.sub(r"\\+[A-Za-z]+\*?|[{}\\]", "", match[0]), text)
+    return _IMAGE.sub("", text)
+
+
+def read_bibliography(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the title of each entry of a BibTeX file that has one, and what it says of it."""
+    starts = [match for match in _ENTRY.finditer(text) if match[1].lower() not in ("string", "preamble", "comment")]
+    ends = [len(text), *(match.start() for match in reversed(starts))]
+    for start, end in zip(starts, reversed(ends[: len(starts)]), strict=True):
+        fields = {name.lower(): _read_value(value) for name, value in _FIELD.findall(text, start.end(), end)}
+        for name in ("author", "editor"):
+            if name in fields:
+                fields[name] = ", ".join(map(_turn, re.split(r"\s+and\s+", fields[name])))
+        if title := fields.get("title"):
+            said = [f"{name}: {fields[name]}" for name in _OF_READERS if fields.get(name)]
+            yield title, "\n\n".join(said) or title
+
+
+def _read_value(value: str) -> str:
+    value = _write_letters(value[1:-1] if value[0] in '{"' else value)
+    value = re.sub(r"\$([^$]*)\$", lambda formula: re.sub(r"\\([A-Za-z]+)", r"\1 ", formula[1]), value)
+    return " ".join(re.sub(r"\\[A-Za-z]+\s*|(?<!\\)[{}]|\\(?=[&%#_ ])", "", value).replace("~", " ").split())
+
+
+def _turn(name: str) -> str:
+    """Return "Blum, Nora" as people say it."""
+    last, _, first = name.partition(", ")
+    return f"{first} {last}".strip()
