@@ -170,10 +170,10 @@ def _take_off(plain: list[str], match: re.Match[str], links: list[Link]) -> None
 
 
 def _read_address(kind: str, match: re.Match[str], target: str) -> str:
-    """Return the address of a role that names a page or a label, and of AsciiDoc's `xref`; "" of all else."""
+    """Return the address of a role that names a page or a label, or has a target, and of AsciiDoc's `xref`; else ""."""
     if kind == "role":
         role = match[0].partition("`")[0].strip("{}:").rpartition(":")[2]
-        return f"{role}:{target or match['role_text']}" if role in _ROLES_OF_PAGES else ""
+        return f"{role}:{target or match['role_text']}" if target or role in _ROLES_OF_PAGES else ""
     return f"xref:{target}" if kind == "asciidoc" and match[0].startswith("xref:") else ""
 
 

@@ -25,7 +25,7 @@ from llama_index_gear.triple import Triple, entity_key
 
 _MAY_LINK = re.compile(r"\]\(|\]\[|\[\[|\}`|:`|xref:|link:|<a\s", re.IGNORECASE)
 """Matches what a text with a link has."""
-_ANCHOR = re.compile(r"<a\s([^<>]{1,4000})>", re.IGNORECASE)
+_ANCHOR = re.compile(r"(?<!\\)<a\s([^<>]{1,4000})>", re.IGNORECASE)
 _HREF = re.compile(r"\bhref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
 _ADDRESS = re.compile(rf"https?://[^\s<>()\[\]\"'`]{{1,{MAX_TARGET}}}")
 MAX_TRIPLES = 64

@@ -33,7 +33,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _OF_FOLDER = frozenset({"_index", "default", "home", "index", "readme"})
 """Stems of the file that speaks for its folder."""
 _LABEL_ALONE = re.compile(r"[\w-]+")
-"""Matches the target of a link of MyST that is a label, and that of a wiki that is a page's name."""
+"""Matches the target of a link of MyST that may be a label, and that of a wiki that is a page's name."""
 _OF_SPHINX = frozenset({"genindex", "modindex", "py-modindex", "search"})
 _PLACE = re.compile(
     r"(?m)^ {0,3}(?P<marks>#{1,6})[ \t]{1,20}(?P<heading>\S[^\n]{0,300})$"
@@ -231,7 +231,8 @@ class Pages:
         if kind == "doc":
             found = self._find_path(target, origin)
             return Target(found, found.title) if found else None
-        is_label = kind == "xref" or _LABEL_ALONE.fullmatch(target)
+        is_known = target[0] != "#" and entity_key(target) in self._labels
+        is_label = is_known or kind == "xref" or _LABEL_ALONE.fullmatch(target)
         return self._find_target(target, origin) or (self._find_labelled(target, origin) if is_label else None)
 
     def _find_target(self, target: str, origin: Page) -> Target | None:
@@ -337,7 +338,7 @@ def find_path(link: Link) -> str:
     """Return the path, page or label that a link means; "" of a place on the web, in its own page, or not said."""
     kind, _, rest = link.address.partition(":")
     target = rest or link.target
-    is_place = kind in ("doc", "wiki", "xref") or (kind == "ref" and ":" not in rest and rest not in _OF_SPHINX)
+    is_place = kind in ("wiki", "xref") or (kind in ("doc", "ref") and ":" not in rest and rest not in _OF_SPHINX)
     if not (is_place if kind else target and not (_SCHEME.match(target) or target.startswith(("//", "#")))):
         return ""
     return target if len(target) <= MAX_TARGET else ""

@@ -33,7 +33,7 @@ from llama_index_gear.store.aliases import states_alias
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 TARGETS = {
-    "crane.md": ("North Crane", "---\naliases: [Old Lady, 'hoist']\n---\n# North Crane\n\nIt is tall.\n"),
+    "crane.md": ("North Crane", "---\naliases: [Old Lady, 'hoist']\n---\n# North Crane\n\n(of/tall)=\n\nIt is tall.\n"),
     "guide/start.rst": ("First Steps", "# First Steps\n\n(oil)=\n\n## Oil of Bremen\n\nOil it daily.\n"),
     "guide/page two.adoc": ("Second Page", "# Second Page {#two}\n\nMore."),
     "people/nora-blum.md": ("Nora Blum", "Nora builds.\n"),
@@ -73,6 +73,7 @@ def find_objects(text: str, path: str = "guide/from.md", **metadata: Any) -> lis
         ("See [[Old Lady]] or [[HOIST]].", ["North Crane"]),
         ("See {doc}`start` and :doc:`/crane`, {ref}`oil` and :ref:`that <two>`.", None),
         ("See xref:start.rst[it] and xref:oil[that].", ["First Steps", "Oil of Bremen"]),
+        ("See [it](oil) and [that](of/tall) and [no](of/all).", ["First Steps", "Oil of Bremen", "North Crane"]),
         ("See https://yard.example/web.", ["Web Page"]),
         ("See <https://yard.example/web/#top> too.", ["Web Page"]),
         ("See [it](https://else.example/crane.md), [this](#two), [up](../../../crane.md), [[nobody]].", []),
@@ -395,6 +396,10 @@ def test_the_links_of_a_store_are_checked_by_tenant(is_async: bool) -> None:
 
 
 def test_what_is_linked_counts_each_link_once_and_names_those_that_lead_nowhere() -> None:
-    nodes = make({"a.md": ("A", "See [b](b.md), [c](c.md), {doc}`d`, {ref}`e`, {ref}`f:g`."), "b.md": ("B", "x")})
-    linked = LinkedPassages(nodes)
-    assert linked.number == 1 and sorted(link.target for link in linked.dead) == ["c.md", "d", "e"]
+    """Roles of code lead to no document, nor do those with another project's name; escaped HTML is text."""
+    text = (
+        "See [b](b.md), [c](c.md), {doc}`d`, {ref}`e`, {ref}`f:g`, {doc}`it <h:i>`, {meth}`m <A.m>`, :attr:`n <A.n>`. "
+        r"Write \<a href='o.md'\>. Also <a href='p.md'>p</a>."
+    )
+    linked = LinkedPassages(make({"a.md": ("A", text), "b.md": ("B", "x")}))
+    assert linked.number == 1 and sorted(link.target for link in linked.dead) == ["c.md", "d", "e", "p.md"]
