@@ -222,9 +222,11 @@ class LinkedPassages:
 
 def _write(link: _Found) -> Iterator[Triple]:
     """Write the triples of a link: to what its target is about, and to what the section is about that it means."""
-    for name in dict.fromkeys([link.target.page.title, link.target.subject]):
+    title, heading = link.target.page.title, link.target.heading
+    for name in dict.fromkeys([title, link.target.subject]):
         if entity_key(name) != entity_key(link.subject):
-            yield Triple(link.subject, f"“{link.sentence}” {link.verb}", name)
+            into = f" “{heading}” in" if heading and name == title else ""
+            yield Triple(link.subject, f"“{link.sentence}” {link.verb}{into}", name)
 
 
 def _cut(sentence: Sentence, link: Link) -> str:
@@ -266,7 +268,8 @@ class LinkTripleExtractor(TransformComponent):
         IngestionPipeline(transformations=[splitter, MentionTripleExtractor(), LinkTripleExtractor(), embed_model])
 
     There is one triple per link: (what the passage is about, “the sentence around the link” links to, what the target
-    is about); and a second, if the link is to a section that is about something of its own. Links of Markdown, HTML and
+    is about). One to a section says so: “the sentence” links to “the heading” in; and there is a second triple, if the
+    section is about something of its own. Links of Markdown, HTML and
     AsciiDoc count, wikilinks, `:doc:` and `:ref:` of Sphinx and MyST, and addresses that equal a document's `url` or
     `source`. So do those in metadata: `wikilinks`, as LlamaIndex's `ObsidianReader` writes them, and `links`, pairs of
     words and target.

@@ -55,7 +55,7 @@ def find_objects(text: str, path: str = "guide/from.md", **metadata: Any) -> lis
     nodes[-1].metadata |= metadata
     nodes[-2].metadata["url"] = "https://yard.example/web/"
     linked = LinkTripleExtractor()(nodes)
-    return [triple.object for triple in read_triples(linked[-1]) if triple.predicate.endswith("links to")]
+    return [triple.object for triple in read_triples(linked[-1]) if "” links to" in triple.predicate]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_triple_says_where_it_stands_and_what_it_leads_to() -> None:
         "# Work\n\nRain fell. Grease is kept [in the crane](crane.md) all year.\n\n## Winch of Kiel\n\nSee [[crane]]."
     )
     nodes = LinkTripleExtractor()(MentionTripleExtractor()(make({**TARGETS, "a.md": ("Yard", text)})))
-    first, second = [triple for triple in read_triples(nodes[-1]) if triple.predicate.endswith("links to")]
+    first, second = [triple for triple in read_triples(nodes[-1]) if "” links to" in triple.predicate]
     assert first.text == "Yard “Grease is kept in the crane all year.” links to North Crane"
     assert (second.subject, second.object) == ("Winch of Kiel", "North Crane")
     aliases = [triple for triple in read_triples(nodes[0]) if states_alias(triple)]
@@ -107,6 +107,32 @@ def test_the_triple_says_where_it_stands_and_what_it_leads_to() -> None:
         ("North Crane", "Old Lady"),
         ("North Crane", "hoist"),
     ]
+
+
+def test_the_triple_names_the_section_that_a_link_means() -> None:
+    """By its heading, without markup; sites leave punctuation out. The title's is the whole document."""
+    long = " ".join(["long"] * 20)
+    files = {
+        "a.md": (
+            "A",
+            "See [x](b.md#setting-up), [y](b.md#dont-say---oil), {ref}`top`, [z](b.md#none), [[b#Winch of Kiel]].",
+        ),
+        "b.md": (
+            "B",
+            "(top)=\n# B\n\n## *Setting* up {#s}\n\n## Don't say “`--oil`”!\n\n## Winch of Kiel\n\nOld.\n\n## " + long,
+        ),
+        "c.md": ("C", f"See [[b#{long}]]."),
+    }
+    a, _, c = [read_triples(node) for node in LinkTripleExtractor()(make(files))]
+    said = a[0].predicate.partition("” links to")[0]
+    assert {(triple.predicate.removeprefix(said), triple.object) for triple in a} == {
+        ("” links to “Setting up” in", "B"),
+        ('” links to “Don\'t say "--oil"!” in', "B"),
+        ("” links to", "B"),
+        ("” links to “Winch of Kiel” in", "B"),
+        ("” links to", "Winch of Kiel"),
+    }
+    assert c[0].predicate.endswith(f" links to “{' '.join(['long'] * 12)}” in")
 
 
 def test_of_two_pages_of_one_name_the_nearest_is_meant_or_none() -> None:
@@ -132,7 +158,7 @@ def test_files_of_the_root_letters_of_two_spellings_exact_names_and_code() -> No
     nodes = make(files)
     linked = LinkedPassages(nodes)
     triples = read_triples(linked.attach(nodes[-1]))
-    objects = [triple.object for triple in triples if triple.predicate.endswith("links to")]
+    objects = [triple.object for triple in triples if "” links to" in triple.predicate]
     assert objects == ["The Yard", "Quay Café", "Quiet", "Loud"] and linked.dead == []
 
 
