@@ -57,7 +57,7 @@ namespaces. Inline code is matched so that nothing in it is."""
 _CUT_LINK = re.compile(r"\]\([^\s()`]*\)?")
 """Matches the end of a link whose beginning is in another passage."""
 
-_REFERENCE = re.compile(r"\[([^\[\]\n]{1,200})\]\[([^\[\]\n]{0,100})\]")
+_REFERENCE = re.compile(r"\[([^\[\]]{1,200})\]\[([^\[\]]{0,100})\]")
 """Matches a link whose target stands in another passage."""
 
 

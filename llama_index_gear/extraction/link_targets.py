@@ -222,6 +222,10 @@ class Pages:
         """Return the document of one of the passages."""
         return self._pages[_get_document(node)]
 
+    def get_definitions(self, page: Page) -> Mapping[str, str]:
+        """Return key of the words → target of the links that a document defines apart from where they stand."""
+        return self._definitions.get(page.id, {})
+
     def resolve(self, link: Link, origin: Page) -> Target | None:
         """Return the document that a link leads to; None if there is none, or if several are as near.
 
@@ -235,7 +239,7 @@ class Pages:
         if not target or len(target) > MAX_TARGET:
             return None
         if kind == "def":
-            target = self._definitions.get(origin.id, {}).get(entity_key(target), "")
+            target = self.get_definitions(origin).get(entity_key(target), "")
             return self.resolve(Link(link.text, target, link.start, link.end), origin) if target else None
         if kind == "wiki":
             page, _, fragment = target.partition("#")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from llama_index.core.ingestion import run_transformations
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import BaseNode, Document, TextNode
+from llama_index.core.schema import BaseNode, Document, NodeRelationship, RelatedNodeInfo, TextNode
 from qdrant_client import QdrantClient
 
 from llama_index_gear import (
@@ -133,6 +133,21 @@ def test_the_triple_names_the_section_that_a_link_means() -> None:
         ("” links to", "Winch of Kiel"),
     }
     assert c[0].predicate.endswith(f" links to “{' '.join(['long'] * 12)}” in")
+
+
+def test_a_document_says_in_another_passage_where_its_links_lead() -> None:
+    """Also those of words alone, which are no link without that, nor in code, nor with an address of their own."""
+    text = "Ask [her], the [tall\none][c], [x] or [him](none.md); [crane]: no, `[c]` no.\n\n```\n[c]\n```"
+    defined = "[her]: people/nora-blum.md\n[C]: crane.md\n[tall one]: crane.md\n[him]: crane.md\n[crane]: crane.md"
+    nodes = [*make(TARGETS), *make({"a.md": ("A", text), "b.md": ("A", defined), "c.md": ("C", "Ask [her].")})]
+    for node in nodes[-3:-1]:
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="a.md")
+    nodes[-2].metadata["file"] = "a.md"
+    a, b, c = [read_triples(node) for node in LinkTripleExtractor()(nodes)[-3:]]
+    found = [triple for triple in a if "links to" in triple.predicate]
+    assert {triple.predicate.partition(", [x]")[0] for triple in found} == {"“Ask [her], the tall one"}
+    assert [triple.object for triple in found] == ["North Crane", "Nora Blum"]
+    assert [triple for triple in (*b, *c) if "links to" in triple.predicate] == []
 
 
 def test_of_two_pages_of_one_name_the_nearest_is_meant_or_none() -> None:
