@@ -55,7 +55,7 @@ def links(results: Results) -> str:
         "place of its first passage. Embeddings by `LightEmbedding`, triples by rule. The form of the signal "
         "`page_links` and its shipped weight were chosen over httpx, structlog, Jinja and click, and nothing over "
         "Flask, Black, Foam and Jujutsu; that names of pages in a text are no links was decided with all but the last "
-        "two in sight, whose questions were measured once, at the end. "
+        "two in sight. "
         f"Weights of `page_links` that the other sources choose: {weights}. graph-rag is datastax's, "
         "by its own code (`peers/graph_rag.py` says what is adapted); it ranks by cosine."
     )
