@@ -34,9 +34,12 @@ REASONS_KEY = "gear_reasons"
 """Metadata key of a passage that was ranked in a pool: what placed it, `[{"signal", "share", "reason"}, …]`."""
 _EXPLANATION_KEYS = (CHAIN_KEY, RANKS_KEY, REASONS_KEY)
 LINKS, MENTIONS, STATES = "links to", "mentions", "says its head, of"
-"""Ends of the predicates that are made of links and known names: “the sentence” links to."""
-_MADE = re.compile(rf"“(?P<sentence>.*)” (?P<verb>{LINKS}|{MENTIONS}|{STATES})", re.DOTALL)
-"""Matches these predicates, and no other extractor's."""
+"""Verbs of the predicates that are made of links and known names: “the sentence” links to."""
+_MADE = re.compile(
+    rf"“(?P<sentence>.*)” (?:(?P<verb>{LINKS}|{MENTIONS}|{STATES})|(?P<into>{LINKS}) “(?P<section>[^“”\n]+)” in)",
+    re.DOTALL,
+)
+"""Matches these predicates, and no other extractor's; a link into a section names its heading."""
 DOC_KEYS = ("doc_id", "document_id", "ref_doc_id")
 """Keys under which LlamaIndex's own vector stores write a passage's document ("None" if there is none)."""
 
@@ -263,7 +266,13 @@ def is_link(triple: Triple) -> bool:
 def split_link(predicate: str) -> tuple[str, str]:
     """Split the predicate of a link or a known name into its sentence and its verb; of others the verb is ""."""
     made = _MADE.fullmatch(predicate)
-    return (made["sentence"], made["verb"]) if made else (predicate, "")
+    return (made["sentence"], made["verb"] or made["into"]) if made else (predicate, "")
+
+
+def read_section(predicate: str) -> str:
+    """Return the heading of the section that a link leads into; "" if the predicate is of another kind."""
+    made = _MADE.fullmatch(predicate)
+    return (made["section"] or "") if made else ""
 
 
 def without_links(triples: Iterable[Triple]) -> list[Triple]:

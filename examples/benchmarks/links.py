@@ -42,7 +42,7 @@ from llama_index_gear import (
     RankingWeights,
 )
 from llama_index_gear.cli.indexing import make_splitter
-from llama_index_gear.nodes import LINKS, is_link, read_title, read_triples
+from llama_index_gear.nodes import LINKS, read_title, read_triples, split_link
 from llama_index_gear.ranking.learning import Example
 from llama_index_gear.ranking.signals import order
 from llama_index_gear.triple import entity_key
@@ -189,7 +189,7 @@ def ask_peer(source: Source, model: BaseEmbedding, python: str) -> dict[str, Any
 
 def list_linked(node: BaseNode) -> list[str]:
     """Return the pages that a passage links to, by the keys of what they are about."""
-    made = (triple for triple in read_triples(node) if is_link(triple) and triple.predicate.endswith(LINKS))
+    made = (triple for triple in read_triples(node) if split_link(triple.predicate)[1] == LINKS)
     return list(dict.fromkeys(entity_key(triple.object) for triple in made))
 
 

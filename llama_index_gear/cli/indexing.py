@@ -94,6 +94,7 @@ class IndexPlan:
         kept: id → stored passage of those of them that the files did not change.
         candidates: the passages to extract. A `GeARTripleExtractor` leaves those alone that it had extracted before.
         gone: ids of the stored passages that no file has any more.
+        others: the stored passages that are of no file that was read; only their links change.
         linked: the links between all that the store will have.
         dead_links: those that lead nowhere, as "file:line: target".
 
@@ -106,6 +107,7 @@ class IndexPlan:
     kept: dict[str, BaseNode]
     candidates: list[BaseNode]
     gone: list[str]
+    others: list[BaseNode]
     linked: LinkedPassages
     dead_links: list[str]
 
@@ -121,8 +123,8 @@ class IndexPlan:
         for start in range(0, len(self.gone), _DELETED_AT_ONCE):
             self.store.delete_nodes(self.gone[start : start + _DELETED_AT_ONCE])
         written, ledger = 0, ExtractionLedger()
-        others = self.kept.keys() - {node.node_id for node in self.candidates}
-        relinked = self._relink([self.kept[id_] for id_ in sorted(others)])
+        unchanged = self.kept.keys() - {node.node_id for node in self.candidates}
+        relinked = self._relink([*(self.kept[id_] for id_ in sorted(unchanged)), *self.others])
         total = len(self.candidates) + len(relinked)
         with tqdm(total=total, desc="Storing passages", unit="passage", disable=not total) as bar:
             turns = self.store.turns
@@ -258,10 +260,11 @@ def plan_index(
         for id_, node in stored.items()
         if id_ not in wanted and (file := read_file(node)) is not None and not reader.keeps(file)
     ]
-    left = [node for id_, node in stored.items() if id_ not in {*wanted, *gone}]
-    linked = LinkedPassages([*wanted.values(), *left])
+    is_of_files = {*wanted, *gone}
+    others = [node for id_, node in stored.items() if id_ not in is_of_files]
+    linked = LinkedPassages([*wanted.values(), *others])
     dead_links = name_dead_links(linked.dead, wanted, reader)
-    return IndexPlan(store, extractor, reader, wanted, kept, candidates, gone, linked, dead_links)
+    return IndexPlan(store, extractor, reader, wanted, kept, candidates, gone, others, linked, dead_links)
 
 
 def make_splitter() -> SentenceSplitter:

@@ -16,18 +16,23 @@ from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms import LLM
-from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, NodeWithScore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
-from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, MentionTripleExtractor, passage_id
+from llama_index_gear import (
+    GeARQueryEngine,
+    GeARVectorStore,
+    GraphRetriever,
+    LinkTripleExtractor,
+    MentionTripleExtractor,
+)
 from llama_index_gear.characters import escape_line, unify_spelling
-from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
+from llama_index_gear.cli.indexing import make_splitter
 from llama_index_gear.cli.mcp_results import MAX_PASSAGES, Answer, Citation, Explanation, Passage, Passages, Written
 from llama_index_gear.cli.mcp_store import SharedStore
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_folder import require_store
-from llama_index_gear.cli.store_note import check_probe, choose_embedding, holds_collections
+from llama_index_gear.cli.store_note import check_probe, choose_embedding, holds_collections, read_note
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts, is_whole
 from llama_index_gear.ingestion.origins import OF_FILE, find_origin, read_file
 from llama_index_gear.llm.escaping import escape_name
@@ -78,6 +83,7 @@ class StoreTools:
     _loading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _shared: SharedStore = field(init=False)
     _writes: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from what a tool reads to what it writes
+    _waiting: int = 0  # writes that wait for another one's end
     _begun: set[asyncio.Task[Written]] = field(default_factory=set)  # writes that have not ended
 
     def __post_init__(self) -> None:
@@ -135,7 +141,10 @@ class StoreTools:
         return Explanation(rank=None, passage=_describe(stored[0], _WHOLE_PASSAGE), lists={}, reasons=[])
 
     async def add(self, text: str, title: str, id: str) -> Written:
-        """Store a document, in place of an earlier one with this id; its triples are made by rule."""
+        """Store a document, in place of an earlier one with this id; its triples are made by rule.
+
+        Links and names in other documents that lead to it are found, as `index` finds them; `delete` takes them down.
+        """
         for name, value in (("text", text), ("title", title), ("id", id)):
             most = _ADDED if name == "text" else _NAME
             if not value.strip():
@@ -147,11 +156,9 @@ class StoreTools:
         if escape_line(id) != id:
             raise ArgumentError(f"id holds characters that can't be seen ({escape_line(id)}): leave them out")
         id = unify_spelling(id)
-        splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
-        document = Document(text=text, id_=id, metadata={"title": title})
-        return await self._complete(self._add(document, splitter))
+        return await self._complete(self._add(Document(text=text, id_=id, metadata={"title": title})))
 
-    async def _add(self, document: Document, splitter: SentenceSplitter) -> Written:
+    async def _add(self, document: Document) -> Written:
         id = document.id_
         async with self._write() as store:
             earlier = await _find_document(store, id)
@@ -159,7 +166,9 @@ class StoreTools:
             if origin is not None:
                 raise ArgumentError(f"{id!r} is {origin.to_change}, or take another id")
             nodes = await asyncio.to_thread(
-                lambda: store.embed_model(MentionTripleExtractor()(splitter.get_nodes_from_documents([document])))
+                lambda: store.embed_model(
+                    MentionTripleExtractor()(make_splitter().get_nodes_from_documents([document]))
+                )
             )
             taken = await store.aget_nodes([id, *(node.node_id for node in nodes)], with_embeddings=False)
             for node in taken:
@@ -218,20 +227,41 @@ class StoreTools:
 
     @asynccontextmanager
     async def _write(self) -> AsyncIterator[GeARVectorStore]:
-        """Open the store to one writer at a time, after what an earlier one left is finished or undone."""
+        """Open the store to one writer at a time, after what an earlier one left is finished or undone.
+
+        The links of all passages follow at the end: of several writers that wait for each other, at the last one's.
+        They follow also if the writer is refused: what an earlier one was killed in may have changed them.
+        """
         await self._load_model()
         end = monotonic() + _WAIT
+        self._waiting += 1
         try:
             async with asyncio.timeout(_WAIT):
                 await self._writes.acquire()
         except TimeoutError:
             raise make_locked_error(self.folder, "an earlier call of this server writes", _WAIT) from None
+        finally:
+            self._waiting -= 1
         try:
             async with self._shared.use(max(0, end - monotonic()), writes=True) as store:
                 await store.afinish_writes()
-                yield store
+                try:
+                    yield store
+                except ArgumentError:
+                    await self._relink(store)
+                    raise
+                await self._relink(store)
         finally:
             self._writes.release()
+
+    async def _relink(self, store: GeARVectorStore) -> None:
+        """Bring the links of all passages to what these say now, unless a write that waits will.
+
+        A collection's passages have none: `extract` makes none either.
+        """
+        note = await asyncio.to_thread(read_note, self.folder)
+        if not self._waiting and not (note is not None and note.collection):
+            await LinkTripleExtractor().aupdate(store)
 
     @asynccontextmanager
     async def _open(self, *, is_short: bool = True) -> AsyncIterator[GeARVectorStore]:

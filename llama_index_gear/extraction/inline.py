@@ -57,7 +57,7 @@ namespaces. Inline code is matched so that nothing in it is."""
 _CUT_LINK = re.compile(r"\]\([^\s()`]*\)?")
 """Matches the end of a link whose beginning is in another passage."""
 
-_REFERENCE = re.compile(r"\[([^\[\]\n]{1,200})\]\[([^\[\]\n]{0,100})\]")
+_REFERENCE = re.compile(r"\[([^\[\]]{1,200})\]\[([^\[\]]{0,100})\]")
 """Matches a link whose target stands in another passage."""
 
 
@@ -170,10 +170,10 @@ def _take_off(plain: list[str], match: re.Match[str], links: list[Link]) -> None
 
 
 def _read_address(kind: str, match: re.Match[str], target: str) -> str:
-    """Return the address of a role that names a page or a label, and of AsciiDoc's `xref`; "" of all else."""
+    """Return the address of a role that names a page or a label, or has a target, and of AsciiDoc's `xref`; else ""."""
     if kind == "role":
         role = match[0].partition("`")[0].strip("{}:").rpartition(":")[2]
-        return f"{role}:{target or match['role_text']}" if role in _ROLES_OF_PAGES else ""
+        return f"{role}:{target or match['role_text']}" if target or role in _ROLES_OF_PAGES else ""
     return f"xref:{target}" if kind == "asciidoc" and match[0].startswith("xref:") else ""
 
 

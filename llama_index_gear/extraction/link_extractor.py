@@ -25,7 +25,9 @@ from llama_index_gear.triple import Triple, entity_key
 
 _MAY_LINK = re.compile(r"\]\(|\]\[|\[\[|\}`|:`|xref:|link:|<a\s", re.IGNORECASE)
 """Matches what a text with a link has."""
-_ANCHOR = re.compile(r"<a\s([^<>]{1,4000})>", re.IGNORECASE)
+_ANCHOR = re.compile(r"(?<!\\)<a\s([^<>]{1,4000})>", re.IGNORECASE)
+_SHORTCUT = re.compile(r"(?<![\]\[!\\])\[([^\[\]]{1,200})\](?![\[(:])")
+"""Matches words that may be a link, if the document defines where they lead."""
 _HREF = re.compile(r"\bhref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
 _ADDRESS = re.compile(rf"https?://[^\s<>()\[\]\"'`]{{1,{MAX_TARGET}}}")
 MAX_TRIPLES = 64
@@ -176,10 +178,11 @@ class LinkedPassages:
             return
         text = node.get_content(MetadataMode.NONE)
         known = dict(self._pages.find_known(node))
-        may_link = _MAY_LINK.search(text) or (self._pages.has_addresses and "://" in text)
+        page = self._pages.get(node)
+        shortcuts = self._find_shortcuts(text, page)
+        may_link = shortcuts or _MAY_LINK.search(text) or (self._pages.has_addresses and "://" in text)
         if not (known or may_link or stated):
             return
-        page = self._pages.get(node)
         sections = Sections(page.title, [])
         sentences: list[tuple[Sentence, str]] = []
         for sentence in split_sentences(text, is_markdown=is_markdown):
@@ -187,7 +190,7 @@ class LinkedPassages:
             sentences.append((sentence, sections.subject))
             sections.open(sentence, is_named=False)
         starts = [sentence.start for sentence, _ in sentences]
-        for link in self._find_links(text, sentences, stated) if sentences else ():
+        for link in self._find_links(text, sentences, [*shortcuts, *stated]) if sentences else ():
             sentence, subject = sentences[max(bisect_right(starts, link.start) - 1, 0)]
             target = None if sentence.form is Form.CODE else self._resolve(link, page, node.node_id)
             if target is not None and target.page is not page:
@@ -212,6 +215,12 @@ class LinkedPassages:
         links = {link: None for sentence, _ in sentences for link in sentence.links}
         return islice(chain(links, _find_anchors(text), self._find_addresses(text), _find_words(text, stated)), _MOST)
 
+    def _find_shortcuts(self, text: str, page: Page) -> list[Link]:
+        """Find links of which the document says elsewhere where they lead: [words], of Markdown."""
+        defined = self._pages.get_definitions(page)
+        found = _SHORTCUT.finditer(text) if defined else ()
+        return [Link("", "", *match.span(1), address=f"def:{match[1]}") for match in found if fold(match[1]) in defined]
+
     def _find_addresses(self, text: str) -> Iterator[Link]:
         if self._pages.has_addresses and "://" in text:
             for match in _ADDRESS.finditer(text):
@@ -222,9 +231,11 @@ class LinkedPassages:
 
 def _write(link: _Found) -> Iterator[Triple]:
     """Write the triples of a link: to what its target is about, and to what the section is about that it means."""
-    for name in dict.fromkeys([link.target.page.title, link.target.subject]):
+    title, heading = link.target.page.title, link.target.heading
+    for name in dict.fromkeys([title, link.target.subject]):
         if entity_key(name) != entity_key(link.subject):
-            yield Triple(link.subject, f"“{link.sentence}” {link.verb}", name)
+            into = f" “{heading}” in" if heading and name == title else ""
+            yield Triple(link.subject, f"“{link.sentence}” {link.verb}{into}", name)
 
 
 def _cut(sentence: Sentence, link: Link) -> str:
@@ -266,7 +277,8 @@ class LinkTripleExtractor(TransformComponent):
         IngestionPipeline(transformations=[splitter, MentionTripleExtractor(), LinkTripleExtractor(), embed_model])
 
     There is one triple per link: (what the passage is about, “the sentence around the link” links to, what the target
-    is about); and a second, if the link is to a section that is about something of its own. Links of Markdown, HTML and
+    is about). One to a section says so: “the sentence” links to “the heading” in; and there is a second triple, if the
+    section is about something of its own. Links of Markdown, HTML and
     AsciiDoc count, wikilinks, `:doc:` and `:ref:` of Sphinx and MyST, and addresses that equal a document's `url` or
     `source`. So do those in metadata: `wikilinks`, as LlamaIndex's `ObsidianReader` writes them, and `links`, pairs of
     words and target.

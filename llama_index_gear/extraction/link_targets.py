@@ -20,7 +20,7 @@ from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.extraction.headings import Sections
-from llama_index_gear.extraction.inline import Link
+from llama_index_gear.extraction.inline import Link, read_inline, tidy
 from llama_index_gear.extraction.lines import FRONT_MATTER
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.triple import drop_parenthesis, entity_key
@@ -33,13 +33,16 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _OF_FOLDER = frozenset({"_index", "default", "home", "index", "readme"})
 """Stems of the file that speaks for its folder."""
 _LABEL_ALONE = re.compile(r"[\w-]+")
-"""Matches the target of a link of MyST that is a label, and that of a wiki that is a page's name."""
+"""Matches the target of a link of MyST that may be a label, and that of a wiki that is a page's name."""
 _OF_SPHINX = frozenset({"genindex", "modindex", "py-modindex", "search"})
 _PLACE = re.compile(
     r"(?m)^ {0,3}(?P<marks>#{1,6})[ \t]{1,20}(?P<heading>\S[^\n]{0,300})$"
     r"|^[ \t]{0,20}\((?P<label>[\w.:/ -]{1,100})\)=[ \t]{0,20}\r?$"
 )
 """Matches a heading of Markdown, and MyST's label of what follows."""
+_MARKED = re.compile(r"[\\`*_\[\]<{&~:]")
+"""Matches a character that may be markup in a heading."""
+_PUNCTUATION = re.compile(r"[^\w\s-]")
 _END_OF_HEADING = re.compile(r"(?:[ \t#]*\{#([\w.:-]{1,100})\})?[ \t\r#]*\Z")
 _DEFINITION = re.compile(r"(?m)^ {0,3}\[([^\[\]\n]{1,200})\]:[ \t]*<?([^\s<>]{1,2000})")
 _STATED_NAMES = re.compile(
@@ -47,6 +50,8 @@ _STATED_NAMES = re.compile(
     r"((?:\n[ \t]*-[ \t]+\S[^\n]*)*)"
 )
 """Matches the names in front matter: in a line, or each in a line of its own."""
+_MAX_WORDS = 12  # of a heading in a triple
+_QUOTES = str.maketrans("“”", '""')
 _MOST_NAMES = 50  # stated by a document
 _LEAST_SIZE = 3  # letters of a name that is looked for in texts
 _RARE = 5
@@ -64,8 +69,7 @@ class Page:
         path: of its file, with "/"; "" if it has none.
         title: what it is about, as its facts name it.
         aliases: the other names that it states of itself, in its front matter.
-        sections: entity key of a heading → what the section's facts are about: the heading, if it names something, else
-            the title.
+        sections: entity key of a heading → the section.
 
     """
 
@@ -73,7 +77,7 @@ class Page:
     path: str
     title: str
     aliases: list[str] = field(default_factory=list)
-    sections: dict[str, str] = field(default_factory=dict)
+    sections: dict[str, Target] = field(default_factory=dict)
 
     @property
     def stem(self) -> str:
@@ -83,10 +87,18 @@ class Page:
 
 
 class Target(NamedTuple):
-    """A document that a link leads to, and what the part of it is about that the link means."""
+    """A document that a link leads to, and the part of it that the link means.
+
+    Attributes:
+        page: the document.
+        subject: what the part's facts are about: its heading, if that names something, else the document's title.
+        heading: the part's heading; "" if the whole document is meant.
+
+    """
 
     page: Page
     subject: str
+    heading: str = ""
 
 
 class Pages:
@@ -169,24 +181,27 @@ class Pages:
         """Note the sections and the labels of a text. A label is that of the heading right behind it."""
         if "#" not in text and ")=" not in text:
             return
-        subject = page.title
+        section = Target(page, page.title)
         waiting: list[str] = []
         end = 0
         for match in _PLACE.finditer(text):
             if text[end : match.start()].strip():
-                self._label(waiting, Target(page, subject))
+                self._label(waiting, section)
             end = match.end()
             if match["label"]:
                 waiting.append(match["label"])
                 continue
             heading, anchor = _split_heading(match["heading"])
+            plain = _take_off_marks(heading)
             sections = Sections(page.title, [])
             sections.open(Sentence(heading.split(), Form.HEADING, len(match["marks"])), is_named=False)
-            subject = sections.subject
-            page.sections.setdefault(entity_key(heading), subject)
+            is_title = entity_key(plain) == entity_key(page.title)
+            section = Target(page, sections.subject, "" if is_title else _shorten_heading(plain))
+            for written in (plain, _PUNCTUATION.sub("", plain)):  # "What's new?" is "what-s-new" or "whats-new"
+                page.sections.setdefault(entity_key(written), section)
             waiting += [anchor] if anchor else []
-            self._label(waiting, Target(page, subject))
-        self._label(waiting, Target(page, subject))
+            self._label(waiting, section)
+        self._label(waiting, section)
 
     def _label(self, labels: list[str], target: Target) -> None:
         for label in labels:
@@ -207,6 +222,10 @@ class Pages:
         """Return the document of one of the passages."""
         return self._pages[_get_document(node)]
 
+    def get_definitions(self, page: Page) -> Mapping[str, str]:
+        """Return key of the words → target of the links that a document defines apart from where they stand."""
+        return self._definitions.get(page.id, {})
+
     def resolve(self, link: Link, origin: Page) -> Target | None:
         """Return the document that a link leads to; None if there is none, or if several are as near.
 
@@ -220,7 +239,7 @@ class Pages:
         if not target or len(target) > MAX_TARGET:
             return None
         if kind == "def":
-            target = self._definitions.get(origin.id, {}).get(entity_key(target), "")
+            target = self.get_definitions(origin).get(entity_key(target), "")
             return self.resolve(Link(link.text, target, link.start, link.end), origin) if target else None
         if kind == "wiki":
             page, _, fragment = target.partition("#")
@@ -231,7 +250,8 @@ class Pages:
         if kind == "doc":
             found = self._find_path(target, origin)
             return Target(found, found.title) if found else None
-        is_label = kind == "xref" or _LABEL_ALONE.fullmatch(target)
+        is_known = target[0] != "#" and entity_key(target) in self._labels
+        is_label = is_known or kind == "xref" or _LABEL_ALONE.fullmatch(target)
         return self._find_target(target, origin) or (self._find_labelled(target, origin) if is_label else None)
 
     def _find_target(self, target: str, origin: Page) -> Target | None:
@@ -285,7 +305,7 @@ class Pages:
     def _enter(self, page: Page, fragment: str) -> Target:
         key = entity_key(fragment.rpartition("#")[2]) if fragment else ""
         labelled = (target for target in self._labels.get(key, ()) if target.page is page)
-        return next(labelled, None) or Target(page, page.sections.get(key, page.title))
+        return next(labelled, None) or page.sections.get(key, Target(page, page.title))
 
     # -- names in any letter case --------------------------------------------------------------------------------
 
@@ -337,7 +357,7 @@ def find_path(link: Link) -> str:
     """Return the path, page or label that a link means; "" of a place on the web, in its own page, or not said."""
     kind, _, rest = link.address.partition(":")
     target = rest or link.target
-    is_place = kind in ("doc", "wiki", "xref") or (kind == "ref" and ":" not in rest and rest not in _OF_SPHINX)
+    is_place = kind in ("wiki", "xref") or (kind in ("doc", "ref") and ":" not in rest and rest not in _OF_SPHINX)
     if not (is_place if kind else target and not (_SCHEME.match(target) or target.startswith(("//", "#")))):
         return ""
     return target if len(target) <= MAX_TARGET else ""
@@ -352,6 +372,18 @@ def _split_heading(heading: str) -> tuple[str, str]:
     """Return a heading without what Markdown may write behind it, and the name that stands there."""
     end = _END_OF_HEADING.search(heading)
     return (heading[: end.start()], end[1] or "") if end else (heading, "")
+
+
+def _take_off_marks(heading: str) -> str:
+    """Return the words of a heading without markup."""
+    return (
+        tidy(read_inline(heading, {}, is_markdown=True).plain).replace("`", "") if _MARKED.search(heading) else heading
+    )
+
+
+def _shorten_heading(plain: str) -> str:
+    """Return the words of a heading that name it in a triple."""
+    return " ".join(plain.translate(_QUOTES).split()[:_MAX_WORDS])
 
 
 def _get_document(node: BaseNode) -> str:

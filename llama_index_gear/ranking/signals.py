@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from llama_index_gear.nodes import read_section
 from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Content, Float32s, Pool, write_line
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import Triple, entity_key
@@ -43,9 +44,14 @@ _SHORT = 3  # letters of a shared word that is not named
 _MOST_PARTS, _LONGEST_PART = 5, 32
 """Parts of the question that are named, and words of one, at most."""
 _NUMBERED = re.compile(r"[\d_]")
+<<<<<<< HEAD
 ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
 _ADDRESS_MARKS = ("://", "@", "www.")
 """A text without any of these has no address."""
+=======
+_ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
+_HEADING = re.compile(r"(?m)^ {0,3}#{1,6}[ \t]{1,20}(\S[^\n]{0,300})$")
+>>>>>>> l45
 _FIRST_LISTS = ("dense", "base", "bm25")
 _STRONG = 3.0
 """A link of a third or more of the question ties a passage to it as its own words would."""
@@ -383,7 +389,8 @@ class Company:
         """For each passage, the strongest link between it and one of the first ten passages by the other signals.
 
         It is a link of the passage to what the other is about, or one of the other to what the passage is about: then
-        it leads to one passage of that page alone, the first in the lists. Its strength is √(share of the question that
+        it leads to one passage of that page alone, the one with the heading that the link names, else the first in the
+        lists. Its strength is √(share of the question that
         its sentence and names make up + 0.02) / √(place of the other, from 1).
         """
         found: list[Link | None] = [None] * len(self._pool.passages)
@@ -416,7 +423,7 @@ class Company:
         entity = entity_key(triple.object)
         places = [other for name in self._pool.names_of(entity) for other in about.get(name, ())]
         pages = [other for other in places if not self._pool.are_of_one_document(place, other)]
-        ends = [(pages[0], near[place])] if pages and place in near else []
+        ends = [(self._enter(pages, triple), near[place])] if pages and place in near else []
         ends += [(place, max(near[other] for other in pages if other in near))] if near.keys() & pages else []
         if not ends:
             return
@@ -426,8 +433,20 @@ class Company:
             if strongest is None or said * share > strongest.likeness:
                 found[end] = Link(place, triple, entity, said * share)
 
+    def _enter(self, pages: Sequence[int], triple: Triple) -> int:
+        """Return the passage of a page that a link leads to: that with the section's heading, else the first."""
+        section = read_section(triple.predicate)
+        heading = write_line(section)
+        found = (place for place in pages if section and heading in self._pool.contents[place].line)
+        headed = (place for place in found if _has_heading(self._pool.passages[place].text, heading))
+        return next(headed, pages[0])
+
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])
+
+
+def _has_heading(text: str, heading: str) -> bool:
+    return any(write_line(match[1]).startswith(heading) for match in _HEADING.finditer(text))
 
 
 def _join(words: Sequence[tuple[str, set[int]]]) -> str:

@@ -26,6 +26,7 @@ from llama_index_gear.nodes import (
     TRIPLES_KEY,
     attach_triples,
     name_passage,
+    read_section,
     read_triples,
     shorten,
     shorten_predicate,
@@ -336,6 +337,13 @@ def test_the_verb_of_a_link_is_not_cut() -> None:
     assert shorten_predicate(slots, 60) == "“Grease Grease Grease Grease … Grease is kept in” links to"
     assert shorten_predicate(slots, 20) == "links to"
     assert split_link(slots[1])[1] == "links to" and split_link("“is” a") == ("“is” a", "")
+
+
+def test_a_link_into_a_section_names_it() -> None:
+    assert split_link("“See it.” links to “Oil” in") == ("See it.", "links to")
+    assert read_section("“See it.” links to “Oil” in") == "Oil"
+    for predicate in ("“See it.” links to", "“See “it”.” mentions “Oil” in", "“See it.” links to “Oil”", "is in"):
+        assert read_section(predicate) == ""
 
 
 @given(

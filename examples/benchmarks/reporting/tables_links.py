@@ -8,7 +8,7 @@ from typing import Any
 from reporting.results import Results
 from reporting.tables import section, table
 
-SOURCES = {"linked_docs": "click", "all": "all"}
+SOURCES = {"foam": "Foam", "jj": "Jujutsu", "linked_docs": "click"}
 """Names of sources that are not their folders'."""
 METHODS = {
     "dense": "dense",
@@ -54,7 +54,8 @@ def links(results: Results) -> str:
         "gold”: the share of questions, in percent, with all that is gold among the first; a document counts at the "
         "place of its first passage. Embeddings by `LightEmbedding`, triples by rule. The form of the signal "
         "`page_links` and its shipped weight were chosen over httpx, structlog, Jinja and click, and nothing over "
-        "Flask and Black; that names of pages in a text are no links was decided with all of them in sight. "
+        "Flask, Black, Foam and Jujutsu; that names of pages in a text are no links was decided with all but the last "
+        "two in sight. "
         f"Weights of `page_links` that the other sources choose: {weights}. graph-rag is datastax's, "
         "by its own code (`peers/graph_rag.py` says what is adapted); it ranks by cosine."
     )

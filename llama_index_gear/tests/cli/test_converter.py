@@ -481,6 +481,13 @@ def test_marks_of_footnotes_and_roles_in_front_of_a_line_leave_no_markup(read: C
 
 
 @needs_converter
+def test_a_link_that_names_its_target_leads_there(read: Callable[..., Any]) -> None:
+    text = "It is `by the winch <the  Winch_>`_, not `there <b_>`_.\n\n.. _The winch: sub/winch.rst\n.. _a: c\n"
+    ((_, text),) = read("a.rst", text)
+    assert text.startswith("It is [by the winch](sub/winch.rst), not [there](b_).\n")
+
+
+@needs_converter
 def test_a_text_that_begins_like_a_letter_has_no_lines_for_programs(read: Callable[..., Any]) -> None:
     head = "Received: from a.example by b.example\nFrom: Nora Blum\nSubject: Paint\n\nIt is blue.\n"
     assert [text for _, text in read("a.txt", head)] == ["From: Nora Blum\nSubject: Paint\n\nIt is blue.\n"]

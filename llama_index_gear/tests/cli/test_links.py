@@ -36,7 +36,7 @@ def read_links(store: Path) -> dict[str, list[str]]:
         assert opened.check().ok
         nodes = opened.get_nodes()
     found = {
-        node.node_id: [triple.object for triple in read_triples(node) if triple.predicate.endswith("links to")]
+        node.node_id: [triple.object for triple in read_triples(node) if "” links to" in triple.predicate]
         for node in nodes
     }
     return {id_: objects for id_, objects in found.items() if objects}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from llama_index.core.ingestion import run_transformations
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import BaseNode, Document, TextNode
+from llama_index.core.schema import BaseNode, Document, NodeRelationship, RelatedNodeInfo, TextNode
 from qdrant_client import QdrantClient
 
 from llama_index_gear import (
@@ -33,7 +33,7 @@ from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.tests.growth import assert_linear
 
 TARGETS = {
-    "crane.md": ("North Crane", "---\naliases: [Old Lady, 'hoist']\n---\n# North Crane\n\nIt is tall.\n"),
+    "crane.md": ("North Crane", "---\naliases: [Old Lady, 'hoist']\n---\n# North Crane\n\n(of/tall)=\n\nIt is tall.\n"),
     "guide/start.rst": ("First Steps", "# First Steps\n\n(oil)=\n\n## Oil of Bremen\n\nOil it daily.\n"),
     "guide/page two.adoc": ("Second Page", "# Second Page {#two}\n\nMore."),
     "people/nora-blum.md": ("Nora Blum", "Nora builds.\n"),
@@ -55,7 +55,7 @@ def find_objects(text: str, path: str = "guide/from.md", **metadata: Any) -> lis
     nodes[-1].metadata |= metadata
     nodes[-2].metadata["url"] = "https://yard.example/web/"
     linked = LinkTripleExtractor()(nodes)
-    return [triple.object for triple in read_triples(linked[-1]) if triple.predicate.endswith("links to")]
+    return [triple.object for triple in read_triples(linked[-1]) if "” links to" in triple.predicate]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,7 @@ def find_objects(text: str, path: str = "guide/from.md", **metadata: Any) -> lis
         ("See [[Old Lady]] or [[HOIST]].", ["North Crane"]),
         ("See {doc}`start` and :doc:`/crane`, {ref}`oil` and :ref:`that <two>`.", None),
         ("See xref:start.rst[it] and xref:oil[that].", ["First Steps", "Oil of Bremen"]),
+        ("See [it](oil) and [that](of/tall) and [no](of/all).", ["First Steps", "Oil of Bremen", "North Crane"]),
         ("See https://yard.example/web.", ["Web Page"]),
         ("See <https://yard.example/web/#top> too.", ["Web Page"]),
         ("See [it](https://else.example/crane.md), [this](#two), [up](../../../crane.md), [[nobody]].", []),
@@ -98,7 +99,7 @@ def test_the_triple_says_where_it_stands_and_what_it_leads_to() -> None:
         "# Work\n\nRain fell. Grease is kept [in the crane](crane.md) all year.\n\n## Winch of Kiel\n\nSee [[crane]]."
     )
     nodes = LinkTripleExtractor()(MentionTripleExtractor()(make({**TARGETS, "a.md": ("Yard", text)})))
-    first, second = [triple for triple in read_triples(nodes[-1]) if triple.predicate.endswith("links to")]
+    first, second = [triple for triple in read_triples(nodes[-1]) if "” links to" in triple.predicate]
     assert first.text == "Yard “Grease is kept in the crane all year.” links to North Crane"
     assert (second.subject, second.object) == ("Winch of Kiel", "North Crane")
     aliases = [triple for triple in read_triples(nodes[0]) if states_alias(triple)]
@@ -106,6 +107,47 @@ def test_the_triple_says_where_it_stands_and_what_it_leads_to() -> None:
         ("North Crane", "Old Lady"),
         ("North Crane", "hoist"),
     ]
+
+
+def test_the_triple_names_the_section_that_a_link_means() -> None:
+    """By its heading, without markup; sites leave punctuation out. The title's is the whole document."""
+    long = " ".join(["long"] * 20)
+    files = {
+        "a.md": (
+            "A",
+            "See [x](b.md#setting-up), [y](b.md#dont-say---oil), {ref}`top`, [z](b.md#none), [[b#Winch of Kiel]].",
+        ),
+        "b.md": (
+            "B",
+            "(top)=\n# B\n\n## *Setting* up {#s}\n\n## Don't say “`--oil`”!\n\n## Winch of Kiel\n\nOld.\n\n## " + long,
+        ),
+        "c.md": ("C", f"See [[b#{long}]]."),
+    }
+    a, _, c = [read_triples(node) for node in LinkTripleExtractor()(make(files))]
+    said = a[0].predicate.partition("” links to")[0]
+    assert {(triple.predicate.removeprefix(said), triple.object) for triple in a} == {
+        ("” links to “Setting up” in", "B"),
+        ('” links to “Don\'t say "--oil"!” in', "B"),
+        ("” links to", "B"),
+        ("” links to “Winch of Kiel” in", "B"),
+        ("” links to", "Winch of Kiel"),
+    }
+    assert c[0].predicate.endswith(f" links to “{' '.join(['long'] * 12)}” in")
+
+
+def test_a_document_says_in_another_passage_where_its_links_lead() -> None:
+    """Also those of words alone, which are no link without that, nor in code, nor with an address of their own."""
+    text = "Ask [her], the [tall\none][c], [x] or [him](none.md); [crane]: no, `[c]` no.\n\n```\n[c]\n```"
+    defined = "[her]: people/nora-blum.md\n[C]: crane.md\n[tall one]: crane.md\n[him]: crane.md\n[crane]: crane.md"
+    nodes = [*make(TARGETS), *make({"a.md": ("A", text), "b.md": ("A", defined), "c.md": ("C", "Ask [her].")})]
+    for node in nodes[-3:-1]:
+        node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="a.md")
+    nodes[-2].metadata["file"] = "a.md"
+    a, b, c = [read_triples(node) for node in LinkTripleExtractor()(nodes)[-3:]]
+    found = [triple for triple in a if "links to" in triple.predicate]
+    assert {triple.predicate.partition(", [x]")[0] for triple in found} == {"“Ask [her], the tall one"}
+    assert [triple.object for triple in found] == ["North Crane", "Nora Blum"]
+    assert [triple for triple in (*b, *c) if "links to" in triple.predicate] == []
 
 
 def test_of_two_pages_of_one_name_the_nearest_is_meant_or_none() -> None:
@@ -131,7 +173,7 @@ def test_files_of_the_root_letters_of_two_spellings_exact_names_and_code() -> No
     nodes = make(files)
     linked = LinkedPassages(nodes)
     triples = read_triples(linked.attach(nodes[-1]))
-    objects = [triple.object for triple in triples if triple.predicate.endswith("links to")]
+    objects = [triple.object for triple in triples if "” links to" in triple.predicate]
     assert objects == ["The Yard", "Quay Café", "Quiet", "Loud"] and linked.dead == []
 
 
@@ -398,6 +440,10 @@ def test_the_links_of_a_store_are_checked_by_tenant(is_async: bool) -> None:
 
 
 def test_what_is_linked_counts_each_link_once_and_names_those_that_lead_nowhere() -> None:
-    nodes = make({"a.md": ("A", "See [b](b.md), [c](c.md), {doc}`d`, {ref}`e`, {ref}`f:g`."), "b.md": ("B", "x")})
-    linked = LinkedPassages(nodes)
-    assert linked.number == 1 and sorted(link.target for link in linked.dead) == ["c.md", "d", "e"]
+    """Roles of code lead to no document, nor do those with another project's name; escaped HTML is text."""
+    text = (
+        "See [b](b.md), [c](c.md), {doc}`d`, {ref}`e`, {ref}`f:g`, {doc}`it <h:i>`, {meth}`m <A.m>`, :attr:`n <A.n>`. "
+        r"Write \<a href='o.md'\>. Also <a href='p.md'>p</a>."
+    )
+    linked = LinkedPassages(make({"a.md": ("A", text), "b.md": ("B", "x")}))
+    assert linked.number == 1 and sorted(link.target for link in linked.dead) == ["c.md", "d", "e", "p.md"]

@@ -511,6 +511,21 @@ def test_a_link_leads_to_one_passage_of_a_page() -> None:
     assert set(follow(nginx, *own)[1].values()) == {0}
 
 
+def test_a_link_to_a_section_leads_to_the_passage_with_its_heading() -> None:
+    """Not to one that only has its words; to the first of the page, if none has it."""
+    texts = [
+        "- Trusted Hosts",
+        "## Hosts\n\nOf trusted hosts.",
+        "Words.\n\n## Trusted `Hosts` {#t}\n\nMore.",
+        "## Trust",
+    ]
+    parts = [make_page(f"{number}", "Proxies", text, document="p") for number, text in enumerate(texts)]
+    for heading, number in (("Trusted Hosts", "2"), ("Hosts", "1"), ("Trust", "3"), ("Trusted", "2"), ("Else", "0")):
+        nginx = make_page("nginx", "Nginx", "", (f"{SAYS} “{heading}” in", "Proxies"))
+        _, strengths = follow(nginx, *parts)
+        assert [id_ for id_ in strengths if strengths[id_] > 0] == ["nginx", number], heading
+
+
 def test_what_a_link_says_and_the_place_of_the_other_end_make_it_strong() -> None:
     ends = [make_page("one", "One", ""), make_page("two", "Two", "")]
     silent, name = "“See there” links to", "“See nginx there” mentions"  # a name alone is no link
