@@ -9,7 +9,6 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -17,8 +16,7 @@ import numpy as np
 import qdrant_edge as edge
 from numpy.typing import NDArray
 
-from llama_index_gear.errors import StoreError
-from llama_index_gear.store.schema import INCIDENCE_FIELDS, to_incidence
+from llama_index_gear.store.schema import ALIASES, INCIDENCE_FIELDS, has_sound_entities, to_incidence
 from llama_index_gear.triple import Incidence
 
 _ASKED_FIRST = 16  # requests that the engine answers before anything is read: a command asks one question
@@ -83,34 +81,29 @@ class Incidences:
             return self._is_whole
         self._asked += 1
         if self._asked > _ASKED_FIRST:
-            self._is_refused = True  # unless all of the page is sound
-            with suppress(StoreError):
-                self._is_refused = not self._read_page(shard)
+            self._is_refused = not self._read_page(shard)
         return self._is_whole
 
     def _read_page(self, shard: edge.EdgeShard) -> bool:
-        """Read a page; return False if the collection is left to the engine.
-
-        Raises:
-            StoreError: a point holds no triple.
-
-        """
+        """Read a page; return False if the collection is left to the engine."""
         if self._offset is None and shard.info().points_count > _MOST:
             return False
         records, self._offset = shard.scroll(
             edge.ScrollRequest(offset=self._offset, limit=_PAGE, with_payload=INCIDENCE_FIELDS)
         )
+        ids = []
         for record in records:
-            incidence = to_incidence(record)
-            if isinstance(record.id, int) or type(incidence.passage_id) is not str:
+            point_id, payload = record.id, record.payload
+            keys, passage_id = payload.get("entities"), payload.get("passage_id")
+            if isinstance(point_id, int) or type(passage_id) is not str or not has_sound_entities(payload):
                 return False
-            if incidence.aliases:
-                self._linked[len(self._passages.of_triples)] = incidence
-            self._passages.of_triples.append(self._passages.numbers[incidence.passage_id])
-            keys = dict.fromkeys((*incidence.entities, *(alias for _, alias in incidence.aliases)))
-            self._entities.of_triples.extend(map(self._entities.numbers.__getitem__, keys))
+            if payload.get(ALIASES):
+                self._linked[len(self._passages.of_triples)] = to_incidence(record)
+            ids.append(str(point_id))
+            self._passages.of_triples.append(self._passages.numbers[passage_id])
+            self._entities.of_triples.extend([self._entities.numbers[key] for key in dict.fromkeys(keys)])
             self._ends.append(len(self._entities.of_triples))
-        self._pages.append("".join(str(record.id) for record in records))
+        self._pages.append("".join(ids))
         if self._offset is None:
             self._pages = ["".join(self._pages)]
             triples = np.arange(len(self._passages.of_triples), dtype=np.int32)
