@@ -21,7 +21,7 @@ from llama_index_gear.triple import Incidence
 
 _ASKED_FIRST = 16  # requests that the engine answers before anything is read: a command asks one question
 _PAGE = 512  # triples that are read at each further request, in some 5 ms
-_MOST = 1 << 20  # triples of a collection that is read, in some 150 MB
+_MOST = 1 << 20  # triples of a collection that is read, in some 170 MB
 _ID = 36  # characters of an id
 
 
@@ -95,13 +95,14 @@ class Incidences:
         for record in records:
             point_id, payload = record.id, record.payload
             keys, passage_id = payload.get("entities"), payload.get("passage_id")
-            if isinstance(point_id, int) or type(passage_id) is not str or not has_sound_entities(payload):
+            is_sound = not isinstance(point_id, int) and type(passage_id) is str and has_sound_entities(payload)
+            if not is_sound or len(set(keys)) < len(keys):
                 return False
             if payload.get(ALIASES):
                 self._linked[len(self._passages.of_triples)] = to_incidence(record)
             ids.append(str(point_id))
             self._passages.of_triples.append(self._passages.numbers[passage_id])
-            self._entities.of_triples.extend([self._entities.numbers[key] for key in dict.fromkeys(keys)])
+            self._entities.of_triples.extend([self._entities.numbers[key] for key in keys])
             self._ends.append(len(self._entities.of_triples))
         self._pages.append("".join(ids))
         if self._offset is None:
