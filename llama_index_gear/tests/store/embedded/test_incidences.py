@@ -178,13 +178,13 @@ def test_a_collection_with_a_damaged_point_is_left_to_the_engine(
 
 def test_a_large_collection_is_left_to_the_engine(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incidences, "_MOST", 10)
-    monkeypatch.setattr(incidences, "to_incidence", lambda _: pytest.fail("nothing is read"))
+    monkeypatch.setattr(incidences, "has_sound_entities", lambda _: pytest.fail("nothing is read"))
     read_whole(store)
     assert not ask(store, [(["n0"], [])], [9], monkeypatch)[2]
 
 
 def test_a_single_question_reads_nothing_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incidences, "to_incidence", lambda _: pytest.fail("nothing is read"))
+    monkeypatch.setattr(incidences, "has_sound_entities", lambda _: pytest.fail("nothing is read"))
     with GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED) as store:
         fill(store, random.Random(0))
         for _ in range(16):
