@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -37,13 +37,13 @@ class _Names:
     def __init__(self) -> None:
         self.numbers: dict[str, int] = defaultdict(count().__next__)
         self.of_triples = array("i")
-        self.names: list[str] = []
+        self.names = np.zeros(0, object)
         self._triples = np.zeros(0, np.int32)
         self._starts: list[int] = []
 
     def sort(self, triples: NDArray[np.int32]) -> None:
         """Sort the triples by name; `triples` are the numbers of those that `of_triples` is about."""
-        self.names = list(self.numbers)
+        self.names = np.array([*self.numbers], object)
         of_triples = np.frombuffer(self.of_triples, np.int32)
         self._triples = triples[np.argsort(of_triples, kind="stable")]
         self._starts = [0, *np.cumsum(np.bincount(of_triples, minlength=len(self.names))).tolist()]
@@ -100,6 +100,8 @@ class Incidences:
                 return False
             if payload.get(ALIASES):
                 self._linked[len(self._passages.of_triples)] = to_incidence(record)
+            elif len(keys) not in (1, 2):
+                return False
             ids.append(str(point_id))
             self._passages.of_triples.append(self._passages.numbers[passage_id])
             self._entities.of_triples.extend([self._entities.numbers[key] for key in keys])
@@ -121,17 +123,26 @@ class Incidences:
         for (entities, passage_ids), limit in zip(groups, limits, strict=True):
             found = [*self._entities.find(entities), *self._passages.find(passage_ids)]
             several = found[0] if len(found) == 1 else np.unique(np.concatenate([np.zeros(0, np.int32), *found]))
-            answers.append(self._make(several[:limit].tolist()))
-        return answers
+            answers.append(several[:limit])
+        made = iter(self._make(np.concatenate([np.zeros(0, np.int32), *answers])))
+        return [list(islice(made, len(several))) for several in answers]
 
-    def _make(self, numbers: Sequence[int]) -> list[Incidence]:
+    def _make(self, numbers: NDArray[np.int32]) -> list[Incidence]:
+        """Make the incidences of triples, all at once: nearly all have one entity or two."""
         (ids,), entities, passages = self._pages, self._entities, self._passages
-        made = []
-        for number in numbers:
-            ends = entities.of_triples[self._ends[number] : self._ends[number + 1]]
-            names = tuple([entities.names[end] for end in ends])
-            passage_id = passages.names[passages.of_triples[number]]
-            made.append(Incidence(ids[_ID * number : _ID * (number + 1)], names, passage_id))
-        return (
-            [self._linked.get(number, one) for number, one in zip(numbers, made, strict=True)] if self._linked else made
+        bounds, of_triples = np.frombuffer(self._ends, np.int32), np.frombuffer(entities.of_triples, np.int32)
+        starts = bounds[numbers]
+        columns = (
+            numbers,
+            entities.names[of_triples[starts]],
+            entities.names[of_triples.take(starts + 1, mode="clip")],
+            bounds[numbers + 1] - starts,
+            passages.names[np.frombuffer(passages.of_triples, np.int32)[numbers]],
         )
+        made = [
+            Incidence(ids[_ID * number : _ID * (number + 1)], (first, second)[:width], passage_id)
+            for number, first, second, width, passage_id in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+        if not self._linked:
+            return made
+        return [self._linked.get(number, one) for number, one in zip(numbers.tolist(), made, strict=True)]

@@ -158,13 +158,21 @@ def test_filters_and_tenants_are_left_to_the_engine(store: GeARVectorStore, monk
 
 @pytest.mark.parametrize(
     "payload",
-    [{"entities": 7}, {"entities": [7]}, {"entities": ["x", "x"]}, {"passage_id": 7}, {"aliases": [7]}],
+    [
+        {"entities": 7},
+        {"entities": [7]},
+        {"entities": ["x", "x"]},
+        {"entities": ["x", "y", "z"]},
+        {"entities": []},
+        {"passage_id": 7},
+        {"aliases": [7]},
+    ],
     ids=str,
 )
 def test_a_collection_with_a_damaged_point_is_left_to_the_engine(
     store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch, payload: Any
 ) -> None:
-    (first, *_), _ = store.client.scroll(TRIPLES, limit=1)
+    first = next(point for point in store.client.scroll(TRIPLES, limit=50)[0] if "aliases" not in point.payload)
     change = models.SetPayload(payload=payload, points=[first.id])
     store.client.batch_update_points(TRIPLES, [models.SetPayloadOperation(set_payload=change)])
     others = [name for name in PASSAGES if name != first.payload["passage_id"]]
