@@ -93,8 +93,8 @@ class Incidences:
         )
         ids = []
         for record in records:
-            point_id, payload = record.id, record.payload
-            keys, passage_id = payload.get("entities"), payload.get("passage_id")
+            point_id, payload = record.id, record.payload or {}
+            keys, passage_id = payload.get("entities", []), payload.get("passage_id")
             is_sound = not isinstance(point_id, int) and type(passage_id) is str and has_sound_entities(payload)
             if not is_sound or len(set(keys)) < len(keys):
                 return False

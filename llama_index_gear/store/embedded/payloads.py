@@ -70,9 +70,9 @@ class Payloads:
         for record in records:
             point_id = from_id(record.id)
             payload = known[point_id] = record.payload or {}
-            content, kind = map(payload.get, NODE_FIELDS)
-            is_short = type(content) is type(kind) is str and len(content) <= _LONGEST
-            if is_short and len(records) <= _MOST_AT_ONCE:
+            content, kind = (payload.get(name) for name in NODE_FIELDS)
+            are_texts = isinstance(content, str) and isinstance(kind, str)
+            if are_texts and len(content) <= _LONGEST and len(records) <= _MOST_AT_ONCE:
                 known[point_id] = self._kept[point_id] = StoredPayload(content, kind)
         for point in points:
             point.__dict__["payload"] = known.get(point.id)  # not validated: it is a mapping

@@ -43,6 +43,11 @@ def fill(store: GeARVectorStore, draw: random.Random) -> None:
     store.add([make(name, draw) for name in PASSAGES])
 
 
+def clear_and_fill(store: GeARVectorStore, draw: random.Random) -> None:
+    store.clear()
+    fill(store, draw)
+
+
 def make(name: str, draw: random.Random) -> Any:
     facts = [(draw.choice(NAMES), f"meets {number}", draw.choice(NAMES)) for number in range(draw.randint(0, 6))]
     return passage(name, " ".join(map(" ".join, facts)), facts, metadata={"year": draw.choice([1, 2])})
@@ -63,8 +68,13 @@ def ask(
     """Return what is answered, what the engine answers, and whether the first came from memory."""
     asked: list[Any] = []
     query = store.client.query_batch_points
+
+    def note(**given: Any) -> Any:
+        asked.append(given)
+        return query(**given)
+
     with monkeypatch.context() as patch:
-        patch.setattr(store.client, "query_batch_points", lambda **given: asked.append(given) or query(**given))
+        patch.setattr(store.client, "query_batch_points", note)
         answers = read(store).incident_flow(groups, limits)
     with monkeypatch.context() as patch:
         patch.setattr(EdgeClient, "find_incidences", lambda *_, **__: None)
@@ -98,7 +108,7 @@ WRITES: dict[str, Callable[[GeARVectorStore, random.Random], Any]] = {
     "link": lambda store, _: store.link_aliases([("N4", "N5")]),
     "unlink": lambda store, _: store.unlink_aliases(),
     "take triples": lambda store, _: store.add([attach_triples(node, []) for node in store.get_nodes(["p4", "p5"])]),
-    "clear and fill": lambda store, draw: (store.clear(), fill(store, draw)),
+    "clear and fill": lambda store, draw: clear_and_fill(store, draw),
     "a payload": lambda store, _: store.client.batch_update_points(
         TRIPLES,
         [

@@ -53,7 +53,7 @@ def set_fields(store: GeARVectorStore, payload: dict[str, Any]) -> None:
 WRITES: dict[str, Callable[[GeARVectorStore, Any], Any]] = {
     "add": lambda store, _: store.add([passage("p1", "word anew", embed_model=EMBED)]),
     "delete": lambda store, _: store.delete_nodes(["p2", "p3"]),
-    "clear": lambda store, _: (store.clear(), store.add([passage("p1", "word", embed_model=EMBED)])),
+    "clear": lambda store, _: clear_and_add(store),
     "a payload": lambda store, _: set_fields(store, {"_node_type": "Other"}),
     "a payload of another kind": lambda store, _: set_fields(store, {"_node_content": 7}),
     "a payload without": lambda store, _: store.client.batch_update_points(
@@ -74,6 +74,11 @@ def test_whatever_is_written_the_next_search_gives_what_is_stored(store: GeARVec
     assert search(store) == search(store) == read_plainly(store)
     WRITES[name](store, None)
     assert search(store) == read_plainly(store) == search(store)
+
+
+def clear_and_add(store: GeARVectorStore) -> None:
+    store.clear()
+    store.add([passage("p1", "word", embed_model=EMBED)])
 
 
 def write_elsewhere(store: GeARVectorStore) -> None:
