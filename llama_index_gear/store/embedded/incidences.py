@@ -95,8 +95,9 @@ class Incidences:
         for record in records:
             point_id, payload = record.id, record.payload or {}
             keys, passage_id = payload.get("entities", []), payload.get("passage_id")
-            is_sound = not isinstance(point_id, int) and type(passage_id) is str and has_sound_entities(payload)
-            if not is_sound or len(set(keys)) < len(keys):
+            if isinstance(point_id, int) or not isinstance(passage_id, str) or not has_sound_entities(payload):
+                return False
+            if len(set(keys)) < len(keys):
                 return False
             if payload.get(ALIASES):
                 self._linked[len(self._passages.of_triples)] = to_incidence(record)

@@ -67,12 +67,12 @@ class Payloads:
         records = shard.retrieve(unread, NODE_FIELDS, False) if unread else []
         if len(self._kept) + len(records) > _MOST:
             self._kept.clear()
+        longest = _LONGEST if len(records) <= _MOST_AT_ONCE else -1
         for record in records:
             point_id = from_id(record.id)
             payload = known[point_id] = record.payload or {}
             content, kind = (payload.get(name) for name in NODE_FIELDS)
-            are_texts = isinstance(content, str) and isinstance(kind, str)
-            if are_texts and len(content) <= _LONGEST and len(records) <= _MOST_AT_ONCE:
+            if isinstance(content, str) and isinstance(kind, str) and len(content) <= longest:
                 known[point_id] = self._kept[point_id] = StoredPayload(content, kind)
         for point in points:
             point.__dict__["payload"] = known.get(point.id)  # not validated: it is a mapping
