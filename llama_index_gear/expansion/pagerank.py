@@ -115,13 +115,13 @@ class _Graph:
                 continue
             self.seen.add(triple.id)
             names = [self.entities[entity] for entity in triple.entities]
-            pairs = [(names[0], names[1])] if len(names) == 2 else []
+            pairs: Iterable[tuple[Node, ...]] = [(names[0], names[1])] if len(names) == 2 else []
             if triple.aliases:
                 self.aliases.update(triple.aliases)
                 ends = [[node] for node in names]
                 for key, end in zip(triple.entities, ends, strict=True):
                     end.extend(self.entities[alias] for entity, alias in triple.aliases if entity == key)
-                pairs = list(product(*ends)) if len(ends) == 2 else []
+                pairs = product(*ends) if len(ends) == 2 else []
                 names = list(chain.from_iterable(ends))
             for one, other in pairs:
                 self._join(one, other)

@@ -24,6 +24,7 @@ from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.store.access import encoder_of
 from llama_index_gear.store.bm25 import WordEncoder
+from llama_index_gear.store.embedded.payloads import StoredPayload
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.store.schema import NODE_FIELDS, to_node
 from llama_index_gear.triple import StoredTriple, Triple
@@ -229,16 +230,21 @@ _kept = _KeptPassages()
 
 
 def _read(encoder: WordEncoder, point: Any) -> StoredPassage:
-    content, kind = ((point.payload or {}).get(name) for name in NODE_FIELDS)
+    payload = point.payload or {}
+    key = payload.key if isinstance(payload, StoredPayload) else None
+    if key is not None and key[0] is encoder and (read := _kept.get(key)) is not None:
+        return StoredPassage(point, *read)
+    content, kind = map(payload.get, NODE_FIELDS)
     if not type(content) is type(kind) is str or len(content) > _LONGEST_KEPT:
         passage = to_pool_passage(to_node(point))
         return StoredPassage(point, passage, read_content(passage, encoder))
     key = (encoder, kind, sha1(content.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest())
-    read = _kept.get(key)
-    if read is None:
+    if (read := _kept.get(key)) is None:
         passage = to_pool_passage(to_node(point))
         read = (passage, read_content(passage, encoder))
         _kept.keep(key, read, len(content))
+    if isinstance(payload, StoredPayload):
+        payload.key = key
     return StoredPassage(point, *read)
 
 

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -196,8 +196,7 @@ class Pool:
 
     def is_in_question(self, entity: str) -> bool:
         """Return True if all words of an entity's key stand in the question (`contains_word`)."""
-        words = entity.split()
-        return bool(words) and all(contains_word(self._question_key, word) for word in words)
+        return _contains_words(self._question_key, entity)
 
     @cached_property
     def entity_passages(self) -> Counter[str]:
@@ -275,6 +274,12 @@ def read_content(passage: PoolPassage, encoder: WordEncoder) -> Content:
     often = np.fromiter(counts.values(), np.float32, len(counts))
     links = tuple(triple for triple in passage.triples if split_link(triple.predicate)[1] == LINKS)
     return Content(words, often, write_line(passage.text), tuple(entities), _find_topics(passage), links)
+
+
+@lru_cache(maxsize=1 << 12)  # a question is ranked twice
+def _contains_words(text: str, entity: str) -> bool:
+    words = entity.split()
+    return bool(words) and all(contains_word(text, word) for word in words)
 
 
 def _has_word(text: str, word: str) -> bool:

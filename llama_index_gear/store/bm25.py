@@ -92,7 +92,7 @@ class WordEncoder:
     def find_written(self, line: str) -> dict[int, str]:
         """Return the number of each word of a line → the first text between white space that has it."""
         words = dict.fromkeys(line.split())
-        is_plain = line.isascii() and all(map(str.isalnum, words)) and max(map(len, words), default=0) <= _LONG_PIECE
+        is_plain = line.isascii() and max(map(len, words), default=0) <= _LONG_PIECE
         numbers = map(self._numbers.__getitem__, map(str.lower, words)) if is_plain else map(self.list_words, words)
         found: dict[int, str] = {}
         for word, of_word in zip(words, numbers, strict=True):

@@ -25,6 +25,7 @@ from llama_index_gear.errors import (
 )
 from llama_index_gear.flow import EmbedQuery, Flow, ask
 from llama_index_gear.nodes import SOURCE_KEY
+from llama_index_gear.store.collections import PAGE
 from llama_index_gear.store.filters import build_conditions
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.store.schema import (
@@ -84,13 +85,18 @@ class StoreReads(TripleReads):
         must = build_conditions(self.filters)
         if node_ids is not None:
             must.append(models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in node_ids]))
-        points = yield from self.collections.scroll_flow(
-            self.collections.passages,
-            models.Filter(must=must),
-            payload=NODE_FIELDS,
-            vectors=[DENSE] if vectors else False,
-            limit=limit if node_ids is None else None,
-        )
+        match_, name = models.Filter(must=must), self.collections.passages
+        if node_ids is not None and not vectors and len(node_ids) <= PAGE:
+            query = build_query(None, len(node_ids), match_, payload=NODE_FIELDS)
+            (points,) = yield from self.collections.select_flow(name, [query])
+        else:
+            points = yield from self.collections.scroll_flow(
+                name,
+                match_,
+                payload=NODE_FIELDS,
+                vectors=[DENSE] if vectors else False,
+                limit=limit if node_ids is None else None,
+            )
         if node_ids is not None:
             by_id = {str(point.id): point for point in points}
             points = [by_id[id_] for id_ in dict.fromkeys(map(point_id_of, node_ids)) if id_ in by_id]

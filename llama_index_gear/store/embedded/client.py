@@ -27,6 +27,7 @@ from llama_index_gear.store.embedded.models import (
     from_id,
     from_record,
     from_scored,
+    is_of_nodes,
     list_vectors,
     refuse,
     to_config,
@@ -243,10 +244,7 @@ class EdgeClient(BoundToProcess):
         update_mode: models.UpdateMode | None = None,
         **options: Any,
     ) -> None:
-        """Insert points, and replace those whose id exists and that match `update_filter`.
-
-        `update_mode` can keep it to one of the two.
-        """
+        """Insert points, and replace those whose id exists and that match `update_filter`; the mode may do one only."""
         refuse("upsert", options, "wait")
         self._write(collection_name, to_points(points), points, update_filter, update_mode)
 
@@ -378,9 +376,11 @@ class EdgeClient(BoundToProcess):
                 if (known := without_vectors(request, declared)) is not None
             }
             found = shard.query_batch(edge.QueryBatchRequest([*asked.values()])) if asked else []
-        answers: list[list[models.ScoredPoint]] = [[] for _ in requests]
-        for number, points in zip(asked, found, strict=True):
-            answers[number] = from_scored(points, requests[number])
+            answers: list[list[models.ScoredPoint]] = [[] for _ in requests]
+            for number, points in zip(asked, found, strict=True):
+                answers[number] = from_scored(points, requests[number])
+            nodes = [point for number in asked if is_of_nodes(requests[number]) for point in answers[number]]
+            self._shards.get_payloads(collection_name).fill(shard, nodes)
         return [models.QueryResponse.model_construct(points=points) for points in answers]
 
     def find_incidences(
@@ -455,7 +455,7 @@ class EdgeClient(BoundToProcess):
             edge_folder.check_room(self.path, size, self._shards.measure_storage(collection_name, vectors))
             with edge_folder.raise_store_errors(self._folder(collection_name)):
                 self._shards.make_vectors(collection_name, vectors)
-            self._shards.get_incidences(collection_name).forget()
+            self._shards.forget(collection_name)
             shard.update(operation)
 
 

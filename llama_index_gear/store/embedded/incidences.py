@@ -9,21 +9,19 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 import qdrant_edge as edge
 from numpy.typing import NDArray
 
-from llama_index_gear.errors import StoreError
-from llama_index_gear.store.schema import INCIDENCE_FIELDS, to_incidence
+from llama_index_gear.store.schema import ALIASES, INCIDENCE_FIELDS, has_sound_entities, to_incidence
 from llama_index_gear.triple import Incidence
 
 _ASKED_FIRST = 16  # requests that the engine answers before anything is read: a command asks one question
 _PAGE = 512  # triples that are read at each further request, in some 5 ms
-_MOST = 1 << 20  # triples of a collection that is read, in some 150 MB
+_MOST = 1 << 20  # triples of a collection that is read, in some 170 MB
 _ID = 36  # characters of an id
 
 
@@ -39,13 +37,13 @@ class _Names:
     def __init__(self) -> None:
         self.numbers: dict[str, int] = defaultdict(count().__next__)
         self.of_triples = array("i")
-        self.names: list[str] = []
+        self.names = np.zeros(0, object)
         self._triples = np.zeros(0, np.int32)
         self._starts: list[int] = []
 
     def sort(self, triples: NDArray[np.int32]) -> None:
         """Sort the triples by name; `triples` are the numbers of those that `of_triples` is about."""
-        self.names = list(self.numbers)
+        self.names = np.array([*self.numbers], object)
         of_triples = np.frombuffer(self.of_triples, np.int32)
         self._triples = triples[np.argsort(of_triples, kind="stable")]
         self._starts = [0, *np.cumsum(np.bincount(of_triples, minlength=len(self.names))).tolist()]
@@ -83,34 +81,33 @@ class Incidences:
             return self._is_whole
         self._asked += 1
         if self._asked > _ASKED_FIRST:
-            self._is_refused = True  # unless all of the page is sound
-            with suppress(StoreError):
-                self._is_refused = not self._read_page(shard)
+            self._is_refused = not self._read_page(shard)
         return self._is_whole
 
     def _read_page(self, shard: edge.EdgeShard) -> bool:
-        """Read a page; return False if the collection is left to the engine.
-
-        Raises:
-            StoreError: a point holds no triple.
-
-        """
+        """Read a page; return False if the collection is left to the engine."""
         if self._offset is None and shard.info().points_count > _MOST:
             return False
         records, self._offset = shard.scroll(
             edge.ScrollRequest(offset=self._offset, limit=_PAGE, with_payload=INCIDENCE_FIELDS)
         )
+        ids = []
         for record in records:
-            incidence = to_incidence(record)
-            if isinstance(record.id, int) or type(incidence.passage_id) is not str:
+            point_id, payload = record.id, record.payload or {}
+            keys, passage_id = payload.get("entities", []), payload.get("passage_id")
+            if isinstance(point_id, int) or not isinstance(passage_id, str) or not has_sound_entities(payload):
                 return False
-            if incidence.aliases:
-                self._linked[len(self._passages.of_triples)] = incidence
-            self._passages.of_triples.append(self._passages.numbers[incidence.passage_id])
-            keys = dict.fromkeys((*incidence.entities, *(alias for _, alias in incidence.aliases)))
-            self._entities.of_triples.extend(map(self._entities.numbers.__getitem__, keys))
+            if len(set(keys)) < len(keys):
+                return False
+            if payload.get(ALIASES):
+                self._linked[len(self._passages.of_triples)] = to_incidence(record)
+            elif len(keys) not in (1, 2):
+                return False
+            ids.append(str(point_id))
+            self._passages.of_triples.append(self._passages.numbers[passage_id])
+            self._entities.of_triples.extend([self._entities.numbers[key] for key in keys])
             self._ends.append(len(self._entities.of_triples))
-        self._pages.append("".join(str(record.id) for record in records))
+        self._pages.append("".join(ids))
         if self._offset is None:
             self._pages = ["".join(self._pages)]
             triples = np.arange(len(self._passages.of_triples), dtype=np.int32)
@@ -127,17 +124,26 @@ class Incidences:
         for (entities, passage_ids), limit in zip(groups, limits, strict=True):
             found = [*self._entities.find(entities), *self._passages.find(passage_ids)]
             several = found[0] if len(found) == 1 else np.unique(np.concatenate([np.zeros(0, np.int32), *found]))
-            answers.append(self._make(several[:limit].tolist()))
-        return answers
+            answers.append(several[:limit])
+        made = iter(self._make(np.concatenate([np.zeros(0, np.int32), *answers])))
+        return [list(islice(made, len(several))) for several in answers]
 
-    def _make(self, numbers: Sequence[int]) -> list[Incidence]:
+    def _make(self, numbers: NDArray[np.int32]) -> list[Incidence]:
+        """Make the incidences of triples, all at once: nearly all have one entity or two."""
         (ids,), entities, passages = self._pages, self._entities, self._passages
-        made = []
-        for number in numbers:
-            ends = entities.of_triples[self._ends[number] : self._ends[number + 1]]
-            names = tuple([entities.names[end] for end in ends])
-            passage_id = passages.names[passages.of_triples[number]]
-            made.append(Incidence(ids[_ID * number : _ID * (number + 1)], names, passage_id))
-        return (
-            [self._linked.get(number, one) for number, one in zip(numbers, made, strict=True)] if self._linked else made
+        bounds, of_triples = np.frombuffer(self._ends, np.int32), np.frombuffer(entities.of_triples, np.int32)
+        starts = bounds[numbers]
+        columns = (
+            numbers,
+            entities.names[of_triples[starts]],
+            entities.names[of_triples.take(starts + 1, mode="clip")],
+            bounds[numbers + 1] - starts,
+            passages.names[np.frombuffer(passages.of_triples, np.int32)[numbers]],
         )
+        made = [
+            Incidence(ids[_ID * number : _ID * (number + 1)], (first, second)[:width], passage_id)
+            for number, first, second, width, passage_id in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+        if not self._linked:
+            return made
+        return [self._linked.get(number, one) for number, one in zip(numbers.tolist(), made, strict=True)]

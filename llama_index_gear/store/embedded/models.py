@@ -12,6 +12,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedCall, UnsupportedFilter
 from llama_index_gear.store.points import check_storable
+from llama_index_gear.store.schema import NODE_FIELDS
 
 Model = TypeVar("Model", models.Record, models.ScoredPoint)
 Request = TypeVar("Request", models.QueryRequest, models.Prefetch)
@@ -156,7 +157,7 @@ def from_record(record: edge.Record) -> models.Record:
 
 def from_scored(points: Sequence[edge.ScoredPoint], request: models.QueryRequest) -> list[models.ScoredPoint]:
     """Translate the points of an answer, with what the query requested."""
-    payload, vector = bool(request.with_payload), bool(request.with_vector)
+    payload, vector = bool(request.with_payload) and not is_of_nodes(request), bool(request.with_vector)
     scored = []
     for point in points:
         point_id = point.id
@@ -187,6 +188,11 @@ def _construct(kind: type[Model], fields: dict[str, Any]) -> Model:
     return model
 
 
+def is_of_nodes(request: models.QueryRequest) -> bool:
+    """Return True if a query asks for passages, of which some are kept in memory."""
+    return bool(request.with_payload == NODE_FIELDS)
+
+
 def to_query(request: models.QueryRequest, with_idf: Collection[str], with_vector: Any) -> edge.QueryRequest:
     """Translate one query of a batch; one without a vector asks for the points that match, by id.
 
@@ -205,7 +211,7 @@ def to_query(request: models.QueryRequest, with_idf: Collection[str], with_vecto
         filter=None if request.filter is None else to_filter(request.filter),
         score_threshold=request.score_threshold,
         params=_to_params(request, with_idf),
-        with_payload=_to_selector(request.with_payload),
+        with_payload=False if is_of_nodes(request) else _to_selector(request.with_payload),
         with_vector=with_vector,
     )
 

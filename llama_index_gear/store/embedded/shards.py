@@ -21,6 +21,7 @@ from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.folder_lock import Claim, FolderLock, lock_folder, make_locked_error
 from llama_index_gear.store.embedded.incidences import Incidences
 from llama_index_gear.store.embedded.models import DISTANCES
+from llama_index_gear.store.embedded.payloads import Payloads
 
 Result = TypeVar("Result")
 
@@ -34,6 +35,7 @@ class _OpenShard(NamedTuple):
         with_idf: names of its sparse vectors whose words are weighed by their frequency.
         declared: its dense vectors that no point has had yet.
         incidences: what is kept of its triples in memory.
+        payloads: what is kept of its passages in memory.
 
     """
 
@@ -43,6 +45,7 @@ class _OpenShard(NamedTuple):
     with_idf: frozenset[str]
     declared: dict[str, Any]
     incidences: Incidences
+    payloads: Payloads
 
 
 class OpenShards:
@@ -151,6 +154,7 @@ class OpenShards:
                 with_idf,
                 declared,
                 Incidences(),
+                Payloads(),
             )
         return self._open_shards[name].shard
 
@@ -163,8 +167,17 @@ class OpenShards:
         return self._open_shards[name].declared
 
     def get_incidences(self, name: str) -> Incidences:
-        """Return what is kept in memory of an open collection's triples; whoever changes a point makes it forget."""
+        """Return what is kept in memory of an open collection's triples."""
         return self._open_shards[name].incidences
+
+    def get_payloads(self, name: str) -> Payloads:
+        """Return what is kept in memory of an open collection's passages."""
+        return self._open_shards[name].payloads
+
+    def forget(self, name: str) -> None:
+        """Forget what is kept in memory of an open collection: a point of it changes."""
+        self._open_shards[name].incidences.forget()
+        self._open_shards[name].payloads.forget()
 
     def measure_storage(self, name: str, vectors: Collection[str]) -> int:
         """Return the bytes that `make_vectors` takes: room for a vector in each point that is stored."""

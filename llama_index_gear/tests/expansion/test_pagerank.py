@@ -257,3 +257,16 @@ def test_nothing_to_start_from() -> None:
 def test_a_setting_outside_its_range_is_refused(settings: dict[str, float], problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem):
         LocalPageRank(**settings)
+
+
+def test_a_linked_alias_has_the_edges_of_its_entity() -> None:
+    """A triple joins each name of one end with each name of the other, and its passage with all of them."""
+    graph = pagerank._Graph()
+    graph.add([Incidence("1", ("ada", "bob"), "p", (("ada", "countess"), ("bob", "rob"), ("bob", "bobby")))])
+    graph.add([Incidence("2", ("ada", "bob"), "q"), Incidence("3", ("ada",), "q")])
+    names = {node: name for name, node in [*graph.entities.items(), *graph.passages.items()]}
+    edges = {names[node]: {names[end]: count for end, count in ends.items()} for node, ends in graph.edges.items()}
+    assert edges["ada"] == {"bob": 2, "rob": 1, "bobby": 1, "p": 1, "q": 1}
+    assert edges["countess"] == {"bob": 1, "rob": 1, "bobby": 1, "p": 1}
+    assert edges["p"] == dict.fromkeys(("ada", "countess", "bob", "rob", "bobby"), 1) and len(edges["q"]) == 2
+    assert graph.degrees[graph.entities["ada"]] == 6

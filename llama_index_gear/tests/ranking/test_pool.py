@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
@@ -111,6 +111,7 @@ def test_a_word_that_a_passage_writes_small_is_ordinary(name: str, is_ordinary: 
     assert make_pool("?", *(make_passage(text, text) for text in texts)).is_ordinary(name) == is_ordinary
 
 
+@example(["aa a"], "a")
 @given(st.lists(st.text("aBc-_.é \n", max_size=12), max_size=3), st.text("abcé", min_size=1, max_size=3))
 def test_a_small_word_stands_between_other_characters(texts: Sequence[str], name: str) -> None:
     pool = make_pool("?", *(make_passage(str(number), text) for number, text in enumerate(texts)))

@@ -236,6 +236,18 @@ def test_the_shared_words_are_those_that_count_most_as_the_passage_writes_them()
         assert bool(company.list_shared_words(place)) == (signal > 0)
 
 
+def test_of_many_shared_words_the_most_frequent_are_named_and_none_of_an_address() -> None:
+    """Words are numbered by their letters, in no order that a reader knows: whichever is repeated counts most."""
+    words = [f"shared{letter}" for letter in "abcdefghijklmnopqrst"]
+    for often in words:
+        text = f"{' '.join(words)} {f'{often} ' * 9}"
+        pool = make_pool("?", make_passage("a", text), make_passage("b", text))
+        assert place_first(pool, 0).list_shared_words(1)[0] == often
+    for address in ("http://rome/x", "ada@rome", "www.rome.org"):
+        pool = make_pool("?", make_passage("a", "Rome"), make_passage("b", f"see {address} now"))
+        assert place_first(pool, 0).list_shared_words(1) == []
+
+
 def test_phrases_are_the_question_s_neighboring_words() -> None:
     """Of "the father", "father of", "of Stephen" and "Stephen play", a passage has the first or the last."""
     pool = make_pool(
@@ -319,6 +331,13 @@ def test_named_by_the_best_passage() -> None:
     assert signals["named"] == pytest.approx([0, likeness, 0, 0])
     assert signals["linked"] == pytest.approx([0, likeness / math.log2(1 + 2), 0, 0])
     assert place_first(POOL, 0).named[1] == Link(0, STEPHEN.triples[0], "dell curry", likeness)
+
+
+def test_of_facts_that_say_as_much_the_first_names() -> None:
+    facts = [("Ada", "knew", "Bob"), ("Ada", "met", "Bob")]
+    pool = make_pool("Ada", make_passage("a", "Ada", *facts), make_passage("b", "Bob", ("Bob", "is", "here")))
+    named = place_first(pool, 0).named[1]
+    assert named is not None and named.triple == Triple(*facts[0])
 
 
 def test_linked_by_what_is_not_the_topic() -> None:

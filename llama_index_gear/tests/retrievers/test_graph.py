@@ -424,6 +424,16 @@ def test_long_passages_are_read_but_not_kept(new_store: GeARVectorStore) -> None
     assert len(pool_retrieval._kept) == 1
 
 
+def test_what_is_kept_of_passages_is_kept_for_each_language(new_store: GeARVectorStore) -> None:
+    """Two stores of one client read the same points, and number their words each in its own way."""
+    new_store.add(make_nodes())
+    german = GeARVectorStore(client=new_store.client, embed_model=EMBED, language="german")
+    expected = explain(GraphRetriever(german).retrieve(QUESTION))
+    new_store.close()
+    english = explain(GraphRetriever(new_store).retrieve(QUESTION))
+    assert explain(GraphRetriever(german).retrieve(QUESTION)) == expected != english
+
+
 def test_what_is_kept_of_passages_is_bounded(new_store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     new_store.add([passage(f"p{n}", f"Stephen plays {'well ' * n}", embed_model=EMBED) for n in range(30)])
     expected = explain(GraphRetriever(new_store, similarity_top_k=30).retrieve(QUESTION))

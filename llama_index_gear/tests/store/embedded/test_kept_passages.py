@@ -1,0 +1,131 @@
+"""What is kept in memory of an open collection's passages: what is stored, whatever is written in between."""
+
+import random
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.vector_stores.types import VectorStoreQuery
+from qdrant_client.http import models
+
+from llama_index_gear.errors import StoreError
+from llama_index_gear.store.embedded import payloads
+from llama_index_gear.store.embedded.payloads import StoredPayload
+from llama_index_gear.store.schema import NODE_FIELDS, point_id_of
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.tests.processes import PROCESSES
+from llama_index_gear.tests.store_contract import passage
+
+EMBED = WordEmbedding()
+NAMES = [f"p{number}" for number in range(20)]
+SEARCH = models.QueryRequest(
+    query=EMBED.get_text_embedding("word"), using="text-dense", limit=50, with_payload=NODE_FIELDS
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> GeARVectorStore:
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    store.add([passage(name, f"word {name}", embed_model=EMBED) for name in NAMES])
+    return store
+
+
+def search(store: GeARVectorStore) -> dict[str, Any]:
+    """Return point id → the fields of the node that a search gives."""
+    (answer,) = store.client.query_batch_points("gear", [SEARCH])
+    return {str(point.id): dict(point.payload or {}) for point in answer.points}
+
+
+def read_plainly(store: GeARVectorStore) -> dict[str, Any]:
+    """Return the same by a call that nothing is kept of."""
+    points, _ = store.client.scroll("gear", limit=100, with_payload=NODE_FIELDS)
+    return {str(point.id): point.payload for point in points}
+
+
+def set_fields(store: GeARVectorStore, payload: dict[str, Any]) -> None:
+    change = models.SetPayload(payload=payload, points=[point_id_of("p3")])
+    store.client.batch_update_points("gear", [models.SetPayloadOperation(set_payload=change)])
+
+
+WRITES: dict[str, Callable[[GeARVectorStore, Any], Any]] = {
+    "add": lambda store, _: store.add([passage("p1", "word anew", embed_model=EMBED)]),
+    "delete": lambda store, _: store.delete_nodes(["p2", "p3"]),
+    "clear": lambda store, _: clear_and_add(store),
+    "a payload": lambda store, _: set_fields(store, {"_node_type": "Other"}),
+    "a payload of another kind": lambda store, _: set_fields(store, {"_node_content": 7}),
+    "a payload without": lambda store, _: store.client.batch_update_points(
+        "gear",
+        [
+            models.DeletePayloadOperation(
+                delete_payload=models.DeletePayload(keys=NODE_FIELDS, points=[point_id_of("p4")])
+            )
+        ],
+    ),
+    "close": lambda store, _: store.close(),
+    "another process": lambda store, _: write_elsewhere(store),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_whatever_is_written_the_next_search_gives_what_is_stored(store: GeARVectorStore, name: str) -> None:
+    assert search(store) == search(store) == read_plainly(store)
+    WRITES[name](store, None)
+    assert search(store) == read_plainly(store) == search(store)
+
+
+def clear_and_add(store: GeARVectorStore) -> None:
+    store.clear()
+    store.add([passage("p1", "word", embed_model=EMBED)])
+
+
+def write_elsewhere(store: GeARVectorStore) -> None:
+    store.close()
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=replace_all, args=(store.client.path, theirs))
+    process.start()
+    assert ours.recv() == "done"
+    process.join()
+
+
+def replace_all(path: Path, done: Connection) -> None:
+    with GeARVectorStore.from_path(path, embed_model=EMBED) as store:
+        store.add([passage(name, f"word of another {name}", embed_model=EMBED) for name in NAMES])
+    done.send("done")
+
+
+def test_a_passage_is_read_once(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = search(store)
+    monkeypatch.setattr(payloads, "StoredPayload", lambda *_: pytest.fail("it is read again"))
+    assert search(store) == first
+    store.add([passage("p1", "word anew", embed_model=EMBED)])
+    with pytest.raises(pytest.fail.Exception):
+        search(store)
+
+
+@pytest.mark.parametrize("limit", ["_MOST", "_MOST_AT_ONCE", "_LONGEST"])
+def test_what_is_kept_is_bounded(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(payloads, limit, 5)
+    for _ in range(2):
+        assert search(store) == read_plainly(store)
+    kept = store.client._shards.get_payloads("gear")._kept
+    assert len(kept) <= 20 and (limit == "_MOST" or not kept)
+    for name in random.Random(0).sample(NAMES, 10):
+        store.query(VectorStoreQuery(query_embedding=EMBED.get_text_embedding(name), similarity_top_k=2))
+        assert limit != "_MOST" or len(kept) <= 5
+
+
+@pytest.mark.parametrize("text", ["plain", "Größe 父亲 \n" * 100, ""])
+def test_a_kept_payload_is_the_one_that_was_stored(text: str) -> None:
+    payload = StoredPayload(text, "TextNode")
+    assert dict(payload) == {"_node_content": text, "_node_type": "TextNode"} and len(payload) == 2
+    assert payload.get("other") is None
+
+
+def test_a_damaged_point_is_named_as_before(store: GeARVectorStore) -> None:
+    search(store)
+    set_fields(store, {"_node_content": "{"})
+    with pytest.raises(StoreError, match="holds no passage"):
+        store.query(VectorStoreQuery(query_embedding=EMBED.get_text_embedding("word"), similarity_top_k=20))
