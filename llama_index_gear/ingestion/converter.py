@@ -18,12 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llama_index_gear.errors import repair_surrogates
-<<<<<<< HEAD
-from llama_index_gear.ingestion.emails import clean_letter, prepare_letter, strip_answered
-=======
 from llama_index_gear.extraction.link_targets import fold
-from llama_index_gear.ingestion.emails import clean_letter, prepare_letter
->>>>>>> l45
+from llama_index_gear.ingestion.emails import clean_letter, prepare_letter, strip_answered
 from llama_index_gear.ingestion.printed_pages import (
     continue_tables,
     drop_running_lines,
@@ -101,14 +97,10 @@ _ROLE_IN_FRONT = re.compile(r"(?m)^([ \t]*):([a-z][\w:+.-]{0,40}):`([!.~]{0,2}\w
 _RST_LABEL = re.compile(r"(?m)^\.\. _([\w.:/ -]{1,100}):[ \t]*(?=\n)")
 _ASCIIDOC_LABEL = re.compile(r"(?m)^\[(?:\[([\w.:-]{1,100})(?:,[^\[\]\n]*)?\]|#([\w.:-]{1,100}))\][ \t]*(?=\n)")
 """Match the names of what follows, which would be lost: they are written as MyST's, "(name)="."""
-<<<<<<< HEAD
-_TITLE = re.compile(r"\*\*title\*\*: (.+)(?=\n)")
-=======
 _RST_TARGET = re.compile(r"(?m)^\.\. _`?([^`:\n]{1,100})`?:[ \t]+(\S{1,500})[ \t]*$")
 _RST_NAMED = re.compile(r"<([^<>`\n]{1,100})_>(?=`_)")
 """Match the target of a link, where it stands elsewhere, and a link by its name, which is no target itself."""
-_TITLE = re.compile(r"\*\*title\*\*: (.+)")
->>>>>>> l45
+_TITLE = re.compile(r"\*\*title\*\*: (.+)(?=\n)")
 """Matches the title that the converter writes in front of TeX."""
 _JUMP = re.compile(r"<<([\w#./:-]{1,200})(?:,\s*([^<>]{1,300}))?>>")
 """Matches a cross reference of AsciiDoc."""

@@ -44,14 +44,10 @@ _SHORT = 3  # letters of a shared word that is not named
 _MOST_PARTS, _LONGEST_PART = 5, 32
 """Parts of the question that are named, and words of one, at most."""
 _NUMBERED = re.compile(r"[\d_]")
-<<<<<<< HEAD
 ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
 _ADDRESS_MARKS = ("://", "@", "www.")
 """A text without any of these has no address."""
-=======
-_ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
 _HEADING = re.compile(r"(?m)^ {0,3}#{1,6}[ \t]{1,20}(\S[^\n]{0,300})$")
->>>>>>> l45
 _FIRST_LISTS = ("dense", "base", "bm25")
 _STRONG = 3.0
 """A link of a third or more of the question ties a passage to it as its own words would."""
