@@ -21,9 +21,9 @@ def find(text: str, title: str = "Yard") -> set[str]:
             "Nora Blum, Obsidian",
         ),
         (
-            "Permite que o algoritmo varie. Pode ser usado com o MIPS em uma máquina. Caso médio: não há. Finalmente"
+            "Garante que o algoritmo varie. Pode ser usado com o MIPS em uma máquina. Caso médio: não há. Finalmente"
             " Nora Blum escreveu o texto.",
-            "Permite, Pode, Caso, Finalmente, Finalmente Nora Blum",
+            "Garante, Pode, Caso, Finalmente, Finalmente Nora Blum",
             "MIPS, Nora Blum",
         ),
         (
