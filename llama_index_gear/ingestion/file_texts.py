@@ -126,7 +126,8 @@ _DATA = re.compile(r"data:[\w.+-]{1,40}/[\w.+-]{1,80}(?:;[\w=-]{1,40})?;base64,[
 
 
 _DRAWING = re.compile(
-    r"^#{1,3} Text Elements[ \t]*\n|^(?:%%[ \t]*\n)?#{1,3} Drawing[ \t]*\n```(?:compressed-)?json\n(?:(?!^```).*(?:\n|\Z))*"
+    r"^#{1,3} Text Elements[ \t]*\n"
+    r"|^(?:%%[ \t]*\n)?#{1,3} Drawing[ \t]*\n```(?:compressed-)?json\n(?:(?!^```).*(?:\n|\Z))*"
     r"(?:```[ \t]*(?:\n|\Z)(?:%%[ \t]*)?)?",
     re.MULTILINE,
 )
