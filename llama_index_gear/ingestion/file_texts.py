@@ -125,6 +125,13 @@ _DATA = re.compile(r"data:[\w.+-]{1,40}/[\w.+-]{1,80}(?:;[\w=-]{1,40})?;base64,[
 """Matches a picture, or another file, that is embedded into a text."""
 
 
+_DRAWING = re.compile(
+    r"^#{1,3} Text Elements[ \t]*\n"
+    r"|^(?:%%[ \t]*\n)?#{1,3} Drawing[ \t]*\n```(?:compressed-)?json\n(?:(?!^```).*(?:\n|\Z))*"
+    r"(?:```[ \t]*(?:\n|\Z)(?:%%[ \t]*)?)?",
+    re.MULTILINE,
+)
+"""Matches the heading above the words of a drawing of Excalidraw, and what it keeps behind them for itself."""
 _BIBLIOGRAPHY = ".bib"
 PARSED = frozenset({*CONVERTED, *JSON, *TABLES, _BIBLIOGRAPHY})
 """Endings of the files that are no plain text."""
@@ -138,7 +145,8 @@ def read_plain_text(path: Path) -> PlainText:
         UnreadableFile: it is no regular file, or too large.
 
     """
-    plain = read_plain_letter(_DATA.sub("data:", _read_source(path)))
+    source = _DATA.sub("data:", _read_source(path))
+    plain = read_plain_letter(_DRAWING.sub("", source) if "\nexcalidraw-plugin:" in source else source)
     text = plain.text
     if path.suffix.lower() in SUBTITLES:
         text = read_subtitles(text)

@@ -21,9 +21,9 @@ def find(text: str, title: str = "Yard") -> set[str]:
             "Nora Blum, Obsidian",
         ),
         (
-            "Permite que o algoritmo varie. Pode ser usado com o MIPS em uma máquina. Caso médio: não há. Finalmente"
+            "Garante que o algoritmo varie. Pode ser usado com o MIPS em uma máquina. Caso médio: não há. Finalmente"
             " Nora Blum escreveu o texto.",
-            "Permite, Pode, Caso, Finalmente, Finalmente Nora Blum",
+            "Garante, Pode, Caso, Finalmente, Finalmente Nora Blum",
             "MIPS, Nora Blum",
         ),
         (
@@ -92,8 +92,16 @@ def test_words_of_formulas_are_no_names() -> None:
 def test_what_begins_a_docstring_a_comment_or_a_cell_is_no_name() -> None:
     code = 'def run():\n    """Test the yard."""\n    # Test it with Nora Blum\n    return 1\n'
     assert "Test" not in find(code) and "Test the" not in find(code)
-    rows = "| who | what |\n|---|---|\n| The AI is applied for it | The Beatles |\n"
+    rows = "| who | what | whom |\n|---|---|---|\n| Nora | The AI is applied for it | The Beatles |\n"
     assert "AI" in find(rows) and "The AI" not in find(rows) and "The Beatles" in find(rows)
+
+
+def test_a_dash_or_a_mark_of_a_comment_begins_a_sentence() -> None:
+    for mark in ("—", "–", "#"):
+        assert find(f"The crane of Bremen {mark} Press the button {mark} Recently Nora Blum left.") == {
+            "Bremen",
+            "Nora Blum",
+        }
 
 
 def test_yes_and_no_of_a_table_are_no_names() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from llama_index_gear import FolderReader
 from llama_index_gear.ingestion.files import Furniture
 
 MENU = "- [Home](index.html)\n- [Nora Blum](nora.html)"
@@ -45,3 +48,13 @@ def test_a_site_may_be_a_folder_among_others() -> None:
     others = {f"notes/{number}.html": f"Note {number}." for number in range(9)} | {"notes/x.html": MENU}
     taken = take_off(site | others)
     assert [taken[file] for file in site] == ["Page 0.", "Page 1.", "Page 2."] and taken["notes/x.html"] == MENU
+
+
+def test_a_drawing_has_its_words_alone(tmp_path: Path) -> None:
+    front = "---\nexcalidraw-plugin: parsed\n---\n"
+    data = '%%\n# Drawing\n```json\n{"elements": [{"strokeColor": "#1e1e1e"}]}\n```\n%%\n'
+    for name, head in (("Crane.excalidraw.md", front), ("Yard.md", "")):
+        (tmp_path / name).write_text(f"{head}# Text Elements\nNora Blum ^x1\n{data}End.\n", "utf-8")
+    crane, yard = (document.text for document in FolderReader(tmp_path).load_data())
+    assert "Nora Blum" in crane and "Text Elements" not in crane and "Text Elements" in yard
+    assert "End." in crane and "strokeColor" not in crane and "strokeColor" in yard
