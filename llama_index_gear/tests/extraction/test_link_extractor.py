@@ -439,7 +439,7 @@ def test_the_links_of_a_store_are_checked_by_tenant(is_async: bool) -> None:
 def test_what_is_linked_counts_each_link_once_and_names_those_that_lead_nowhere() -> None:
     """Roles of code lead to no document, nor do those with another project's name; escaped HTML is text."""
     text = (
-        "See [b](b.md), [c](c.md), {doc}`d`, {ref}`e`, {ref}`f:g`, {doc}`it <h:i>`, {meth}`m <A.m>`, :attr:`n <A.n>`. "
+        "See [b](b.md), [c](c.md), {doc}`d`, {ref}`e`, {ref}`f:g`, {doc}`it <h:i>`, {meth}`m <Pump.run>`, :attr:`n <Pump.n>`. "
         r"Write \<a href='o.md'\>. Also <a href='p.md'>p</a>."
     )
     linked = LinkedPassages(make({"a.md": ("A", text), "b.md": ("B", "x")}))
