@@ -138,16 +138,18 @@ def test_the_triple_names_the_section_that_a_link_means() -> None:
 def test_a_document_says_in_another_passage_where_its_links_lead() -> None:
     """Also those of words alone, which are no link without that, nor in code, nor with an address of their own."""
     text = "Ask [her], the [tall\none][c], [x] or [him](none.md); [crane]: no, `[c]` no.\n\n```\n[c]\n```"
-    defined = "[her]: people/nora-blum.md\n[C]: crane.md\n[tall one]: crane.md\n[him]: crane.md\n[crane]: crane.md"
-    nodes = [*make(TARGETS), *make({"a.md": ("A", text), "b.md": ("A", defined), "c.md": ("C", "Ask [her].")})]
-    for node in nodes[-3:-1]:
+    defined = "[her]: people/nora-blum.md\n[C]: crane.md\n[him]: web.html\n[crane]: guide/start.rst"
+    files = {"a.md": ("A", text), "a2": ("A", "Ask [her] too."), "a3": ("A", defined), "c.md": ("C", "Ask [her].")}
+    nodes = [*make(TARGETS), *make(files)]
+    for node in nodes[-4:-1]:
         node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="a.md")
-    nodes[-2].metadata["file"] = "a.md"
-    a, b, c = [read_triples(node) for node in LinkTripleExtractor()(nodes)[-3:]]
+        node.metadata["file"] = "a.md"
+    a, a2, a3, c = [read_triples(node) for node in LinkTripleExtractor()(nodes)[-4:]]
     found = [triple for triple in a if "links to" in triple.predicate]
     assert {triple.predicate.partition(", [x]")[0] for triple in found} == {"“Ask [her], the tall one"}
     assert [triple.object for triple in found] == ["North Crane", "Nora Blum"]
-    assert [triple for triple in (*b, *c) if "links to" in triple.predicate] == []
+    assert [triple.text for triple in a2] == ["A “Ask [her] too.” links to Nora Blum"]
+    assert [triple for triple in (*a3, *c) if "links to" in triple.predicate] == []
 
 
 def test_of_two_pages_of_one_name_the_nearest_is_meant_or_none() -> None:
@@ -442,7 +444,7 @@ def test_the_links_of_a_store_are_checked_by_tenant(is_async: bool) -> None:
 def test_what_is_linked_counts_each_link_once_and_names_those_that_lead_nowhere() -> None:
     """Roles of code lead to no document, nor do those with another project's name; escaped HTML is text."""
     text = (
-        "See [b](b.md), [c](c.md), {doc}`d`, {ref}`e`, {ref}`f:g`, {doc}`it <h:i>`, {meth}`m <A.m>`, :attr:`n <A.n>`. "
+        "See [b](b.md), [c](c.md), {doc}`d`, {ref}`e`, {ref}`f:g`, {doc}`it <h:i>`, {meth}`m <Q.m>`, :attr:`n <Q.n>`. "
         r"Write \<a href='o.md'\>. Also <a href='p.md'>p</a>."
     )
     linked = LinkedPassages(make({"a.md": ("A", text), "b.md": ("B", "x")}))
