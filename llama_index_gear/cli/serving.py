@@ -57,6 +57,7 @@ _SLOT = 200  # characters shown of a title, or of a slot of a triple
 _FACTS = 20  # facts shown of an answer
 _ADDED = 1_000_000  # characters of a document that is added
 _NAME = 1_000  # characters of its title, and of its id
+_RELINKED = 20_000  # passages of a store whose links are made anew after each write, in some ten seconds
 _WAIT = 30.0  # seconds for which a tool waits for its turn; clients often wait a minute
 
 Report = Callable[[int, str], Awaitable[None]]
@@ -257,10 +258,11 @@ class StoreTools:
     async def _relink(self, store: GeARVectorStore) -> None:
         """Bring the links of all passages to what these say now, unless a write that waits will.
 
-        A collection's passages have none: `extract` makes none either.
+        A collection's passages have none: `extract` makes none either. Those of a large store wait for `index`.
         """
         note = await asyncio.to_thread(read_note, self.folder)
-        if not self._waiting and not (note is not None and note.collection):
+        passages = (await asyncio.to_thread(store.client.count, store.collection_name)).count
+        if not self._waiting and passages <= _RELINKED and not (note is not None and note.collection):
             await LinkTripleExtractor().aupdate(store)
 
     @asynccontextmanager

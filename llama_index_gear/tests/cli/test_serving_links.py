@@ -144,6 +144,19 @@ async def test_links_follow_once_for_writes_that_wait_for_each_other(
     assert list_links(store) == {f"n{number}-0": [f"n{number + 1}"] for number in range(4)}
 
 
+async def test_links_of_a_large_store_wait_for_index(
+    run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("index", "docs", "--store", "s")
+    monkeypatch.setattr(serving, "_RELINKED", 2)
+    tools = serving.StoreTools(folder.parent / "s")
+    await tools.add("It is tall.", "North Crane", "crane")
+    await tools.finish()
+    assert list_links(folder.parent / "s") == {}
+    run("index", "docs", "--store", "s")
+    assert list_links(folder.parent / "s") == {"yard.md-0": ["North Crane"], "other.md-0": ["North Crane"]}
+
+
 async def test_no_link_leads_to_another_tenant(tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
     nodes = [
