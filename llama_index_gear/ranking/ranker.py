@@ -29,7 +29,6 @@ class Ranked(NamedTuple):
         leads: those of these three facts that another passage states, above it in the lists.
         new_words: the question's words that it has and the two best passages lack.
         phrases: parts of the question, of two words or more, that stand in it word for word.
-        shared_words: the words that it shares most with the best passages, and the question lacks.
 
     """
 
@@ -45,7 +44,6 @@ class Ranked(NamedTuple):
     leads: list[Link]
     new_words: list[str]
     phrases: list[str]
-    shared_words: list[str]
 
 
 def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None, *, words: bool = True) -> list[Ranked]:
@@ -81,7 +79,6 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None, *, words
                 leads=leads,
                 new_words=company.list_new_words(place) if words else [],
                 phrases=company.list_phrases(place) if words else [],
-                shared_words=company.list_shared_words(place) if words else [],
             )
         )
     return ranked

@@ -28,7 +28,7 @@ _LEAST_SHARE = 0.05
 """A signal whose share of the weighted sum is smaller is no reason."""
 _LEAST_PART = 0.15
 """Nor is one whose share is a smaller part of the largest reason's. Parts of the question always tell something."""
-_OF_WORDS = frozenset({"phrases", "new_words", "shared_words"})
+_OF_WORDS = frozenset({"phrases", "new_words"})
 _OF_LISTS = frozenset({"walk", "tied"})
 _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
@@ -45,8 +45,9 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     """Return the signals that placed a passage, largest share first.
 
     A signal that has seen nothing in the passage is no reason, though it has a share. Nor is what holds the passage
-    back, what moved it little, nor what another reason says. A link, or words, that tie the passage to the question are
-    said by their own signals. Where words at most are left, the lists that have the passage are said, too.
+    back, what moved it little, what another reason says, nor that it shares words with other passages, which tells a
+    reader nothing. A link, or words, that tie the passage to the question are said by their own signals. Where words at
+    most are left, the lists that have the passage are said, too.
 
     Args:
         pool: the pool.
@@ -58,7 +59,8 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     """
     reasons: dict[str, dict[str, Any]] = {}
     for signal, share in sorted(ranked.shares.items(), key=lambda item: -item[1]):
-        if share >= _LEAST_SHARE and signal in ranked.signals and (reason := _DESCRIBED[signal](pool, ranked)):
+        describe = _DESCRIBED.get(signal)
+        if describe and share >= _LEAST_SHARE and signal in ranked.signals and (reason := describe(pool, ranked)):
             reasons.setdefault(reason, {"signal": signal, "share": round(share, 3), "reason": reason})
     said = {reason["signal"] for reason in reasons.values()}
     kept = [reason for reason in reasons.values() if not _is_said(pool, ranked, reason["signal"], said)]
@@ -178,14 +180,6 @@ def _leads_on(pool: Pool, fact: Triple, known: Iterable[str]) -> bool:
     return any(entity_key(end) not in known and not pool.is_ordinary(end) for end in (fact.subject, fact.object))
 
 
-def _describe_shared_words(pool: Pool, ranked: Ranked) -> str:
-    """Say which parts of names are shared: other words tell a reader nothing."""
-    place = pool.places[ranked.id]
-    parts = {word for entity in pool.contents[place].entities for word in write_line(entity).split()}
-    words = [_spell(pool.passages[place].text, word) for word in ranked.shared_words if word in parts]
-    return f"shares {_quote(words)} with other passages found first" if words else ""
-
-
 def _describe_walk(pool: Pool, ranked: Ranked) -> str:
     """Say how the passages are found where the walk starts. It comes to others by words, which are their own reason."""
     return _describe_lists(pool, ranked) if ranked.first_rank <= BEST else ""
@@ -255,7 +249,6 @@ def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
 
 
 _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
-    "shared_words": _describe_shared_words,
     "walk": _describe_walk,
     "phrases": _describe_phrases,
     "new_words": _describe_new_words,

@@ -38,12 +38,8 @@ _COUNTS = 1 / np.arange(2, 2 + BEST)
 """Weights of a word that is shared with the first of these, the second, …"""
 _MOST_NAMED = 3
 """Words that are named, at most."""
-_FEW = 5
-"""A shared word that more passages of the pool have is not named."""
-_SHORT = 3  # letters of a shared word that is not named
 _MOST_PARTS, _LONGEST_PART = 5, 32
 """Parts of the question that are named, and words of one, at most."""
-_NUMBERED = re.compile(r"[\d_]")
 ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
 _ADDRESS_MARKS = ("://", "@", "www.")
 """A text without any of these has no address."""
@@ -208,35 +204,15 @@ class Company:
         }
 
     def _compare_words(self) -> Floats:
-        weights, lengths, best = self._shared_table
-        is_other = np.arange(len(weights))[:, None] != np.array(self.best)
-        shared: Floats = (weights @ best.T / lengths * is_other) @ _COUNTS[: len(self.best)]
-        return shared
-
-    @cached_property
-    def _shared_table(self) -> tuple[Float32s, Float32s, Float32s]:
-        """The weights of words in passages, the passages' lengths, and what counts of the words of the best ones."""
         _, weights, passages, _, asked = self._pool.terms
         lengths: Float32s = np.linalg.norm(weights, axis=1)[:, None]
         lengths[lengths == 0] = 1.0
         is_link = passages <= MAX_LINK_PASSAGES
         is_link[asked] = False
-        return weights, lengths, weights[self.best] / lengths[self.best] * is_link
-
-    def list_shared_words(self, place: int) -> list[str]:
-        """Return the words, as a passage writes them in small letters, that `shared_words` has seen most in it.
-
-        Numbers and what has some in it, as dates, are left out; so are words of up to three letters, and those that
-        more than five passages have.
-        """
-        weights, _, best = self._shared_table
-        counts = _COUNTS[: len(self.best)] * (np.array(self.best) != place)
-        parts = weights[place] * (counts @ best) * (self._pool.terms.passages <= _FEW)
-        numbers = self._pool.terms.words
-        shared = np.flatnonzero(parts > 0)
-        most = numbers[shared[order(parts[shared])[: 4 * _MOST_NAMED]]].tolist()
-        written = self._find_written(place, most)
-        return [word for word in written if len(word) > _SHORT and not _NUMBERED.search(word)][:_MOST_NAMED]
+        best = weights[self.best] / lengths[self.best] * is_link
+        is_other = np.arange(len(weights))[:, None] != np.array(self.best)
+        shared: Floats = (weights @ best.T / lengths * is_other) @ _COUNTS[: len(self.best)]
+        return shared
 
     def _find_written(self, place: int, numbers: Sequence[int]) -> list[str]:
         """Return words in their order, as a passage first writes them in small letters, if not in an address alone."""

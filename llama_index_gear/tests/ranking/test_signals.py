@@ -48,10 +48,10 @@ def measure(pool: Pool, *best: int) -> dict[str, list[float]]:
 def test_words_are_found_beside_a_text_without_spaces_in_linear_time() -> None:
     def write(size: int) -> Company:
         shared = make_passage("a", "bread of " + "字" * size + " https://flour.example/bakery")
-        return place_first(make_pool("Who?", shared, make_passage("b", "flour bread bakery")), 1)
+        return place_first(make_pool("Bread?", shared, make_passage("b", "flour bakery")), 1)
 
-    assert write(20_000).list_shared_words(0) == ["bread"]
-    assert_linear(lambda company: company.list_shared_words(0), write, 20_000)
+    assert write(20_000).list_new_words(0) == ["bread"]
+    assert_linear(lambda company: company.list_new_words(0), write, 20_000)
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
@@ -216,36 +216,6 @@ def test_the_words_that_are_new_as_the_passage_writes_them() -> None:
     texts = [make_passage("a", "one"), make_passage("b", "two"), make_passage("c", "Echo one 20_11 two delta"), CHEESE]
     rare = place_first(make_pool("Delta echo 20_11 one two?", *texts), 3)
     assert rare.list_new_words(2)[:2] in (["delta", "echo"], ["echo", "delta"]) and len(rare.list_new_words(2)) == 3
-
-
-def test_the_shared_words_are_those_that_count_most_as_the_passage_writes_them() -> None:
-    """Words of the question are none, and a passage shares nothing with itself."""
-    texts = {
-        "a": "Stephen's bakery, bread, flour and play",
-        "b": "Bakeries; breads: play Stephen",
-        "c": "20261114_16: flour, flour, flour and bread, bakery, salt",
-        "e": "20261114_16",
-        "d": "salt",
-    }
-    pool = make_pool("Did Stephen play?", *(make_passage(*item) for item in texts.items()), CHEESE)
-    company = place_first(pool, 0, 1)
-    assert company.list_shared_words(1) == ["bakeries", "breads"]
-    assert set(company.list_shared_words(2)) == {"flour", "bread", "bakery"}
-    assert place_first(pool, 3).list_shared_words(4) == []
-    for place, signal in enumerate(company.compare()["shared_words"]):
-        assert bool(company.list_shared_words(place)) == (signal > 0)
-
-
-def test_of_many_shared_words_the_most_frequent_are_named_and_none_of_an_address() -> None:
-    """Words are numbered by their letters, in no order that a reader knows: whichever is repeated counts most."""
-    words = [f"shared{letter}" for letter in "abcdefghijklmnopqrst"]
-    for often in words:
-        text = f"{' '.join(words)} {f'{often} ' * 9}"
-        pool = make_pool("?", make_passage("a", text), make_passage("b", text))
-        assert place_first(pool, 0).list_shared_words(1)[0] == often
-    for address in ("http://rome/x", "ada@rome", "www.rome.org"):
-        pool = make_pool("?", make_passage("a", "Rome"), make_passage("b", f"see {address} now"))
-        assert place_first(pool, 0).list_shared_words(1) == []
 
 
 def test_phrases_are_the_question_s_neighboring_words() -> None:
