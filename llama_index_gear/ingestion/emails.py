@@ -36,8 +36,11 @@ _FIRST_LINE = re.compile(r"From \S+ |(?:Received|Return-Path|Delivered-To|From|D
 _FORM = re.compile(r"(?i)^(?:.+\n)*?Content-(?:Type: *multipart/|Transfer-Encoding: *(?:base64|quoted))")
 """Matches the head of a letter whose text no reader can read as it stands."""
 _OWN_HEAD = re.compile(r"(?:From \S+ .*\n)?(?:[A-Za-z][\w-]*:.*\n(?:[ \t]+\S.*\n)*)+(?=\n|\Z)")
-_OF_PROGRAMS = re.compile(r"(?mi)^(?:Message-ID|Received|MIME-Version|Return-Path|Delivered-To|In-Reply-To|X-[\w-]+):")
-"""Matches a line that only letters have in their heads."""
+_OF_PROGRAMS = re.compile(
+    r"(?mi)^(?:(?:Message-ID|In-Reply-To|Return-Path|Delivered-To):(?:\n[ \t]+)?.*[<@]"
+    r"|Received:[ \t]*(?:from|by)\b|MIME-Version:[ \t]*\d)"
+)
+"""Matches a line that only letters have in their heads. Forms have "Received: 3 May" and "X-Ray: clear", too."""
 _NEXT_LETTER = re.compile(r"(?m)(?<=\n\n)(?=From \S+ .*\n[A-Z][\w-]*: )")
 """Matches where the next letter of a mailbox begins."""
 _MULTIPART = re.compile(r"(?i)Content-Type: *multipart/")
@@ -49,8 +52,8 @@ _OF_READERS = re.compile(r"(?i)[> \t]*(?:From|To|Cc|Date|Subject): ")
 _CONTINUED = re.compile(r"[ \t]+\S|>[> ]*(?:\t| {2})[ \t]*\S")
 _DATE = re.compile(r"(?mi)^([> \t]*(?:\*\*Date\*\*|Date): *)(.*)$")
 _ENCODED_LINES = re.compile(
-    r"(?m)(?:^[> \t]*(?:(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{56,}={0,2}|M[!-`]{60})[ \t]*\r?\n){3,}"
-    r"(?:^[> \t]*[A-Za-z0-9+/]{4,}={0,2}[ \t]*\r?$)?"
+    r"(?m)(?:^[> \t]*+(?:(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{56,}={0,2}|M[!-`]{60})[ \t]*\r?\n){3,}"
+    r"(?:^[> \t]*+[A-Za-z0-9+/]{4,}={0,2}[ \t]*\r?$)?"
 )
 """Matches lines of base64 or uuencode, which are no text."""
 _ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")

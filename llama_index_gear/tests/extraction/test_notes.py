@@ -84,6 +84,13 @@ def test_variables_of_proofs_are_no_names() -> None:
     assert {"R2", "S1"} <= find("The robots R2 and S1 met in the yard of Bremen, near a crane.")
 
 
+def test_initials_are_no_variables() -> None:
+    english = "A. Smith, B. Jones, C. Miller, D. Brown, J. Wood and K. Li wrote for the EU and the UN in May."
+    assert {"EU", "UN"} <= find(english)
+    german = "Nach M. Kern, B. Blum und P. Weber liegt Bremen an der Weser. Hamburg wuchs."
+    assert {"Bremen", "Hamburg"} <= find(german)
+
+
 def test_words_of_formulas_are_no_names() -> None:
     assert find("On the $C^*$-algebra and $T\\sim175$ of H^1 Nora Blum wrote.") == {"Nora Blum"}
     assert find("Ke$ha met A$AP Rocky there.") == {"Ke$ha", "A$AP Rocky"}

@@ -7,6 +7,7 @@ import email
 from email.message import EmailMessage
 
 from llama_index_gear.ingestion.emails import clean_letter, drop_heads, prepare_letter, read_plain_letter
+from llama_index_gear.tests.growth import assert_linear
 
 
 def read_text(letter: str) -> str:
@@ -161,6 +162,19 @@ def test_the_head_of_a_letter_has_only_what_readers_need() -> None:
     two = f"From n@x.example Mon Jan 1 2024\n{head}\nOne.\n\nFrom n@x.example Mon Jan 1 2024\n{head}\nTwo.\n"
     said = read_plain_letter(two)
     assert said.subject == "" and "One." in said.text and "Two." in said.text and "X-Mailer" not in said.text
+
+
+def test_a_form_keeps_its_lines() -> None:
+    for form in (
+        "Patient: Nora Blum\nX-Ray: the wrist is broken\nDoctor: Paul Kern\n\nShe rests.\n",
+        "From: Nora Blum\nTo: Ada Orr\nReceived: 3 May\nContents: three cranes\n\nThanks.\n",
+    ):
+        assert read_plain_letter(form) == (form, "", True)
+
+
+def test_a_long_line_of_spaces_takes_linear_time() -> None:
+    assert_linear(clean_letter, " \t".__mul__, 20_000)
+    assert_linear(read_plain_letter, lambda size: f"From: a\n{' ' * size}", 20_000)
 
 
 def test_lines_of_encoded_data_are_no_text() -> None:
