@@ -60,6 +60,16 @@ def test_imperatives_of_a_text_that_addresses_its_reader_are_no_names(text: str,
             "Bogotá, que es la capital, está en los Andes. Medellín y Cali son más pequeñas.",
             "Bogotá, Medellín, Cali, Andes",
         ),
+        (
+            "Airbus construit des avions à Toulouse. Nous vous remercions de votre visite. Renault est aussi une"
+            " marque de la ville.",
+            "Airbus, Toulouse, Renault",
+        ),
+        (
+            "Repsol vende gas en la ciudad. Si usted quiere, llame hoy. Telefónica ofrece internet.",
+            "Repsol, Telefónica",
+        ),
+        ("Philips maakt de lampen. Wilt u een prijs van ons? Ahold opent daar een winkel.", "Philips, Ahold"),
         ("Rembrandt schilderde het doek. Vermeer woonde ook in een huis van de stad.", "Rembrandt, Vermeer"),
     ],
 )
