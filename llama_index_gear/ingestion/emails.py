@@ -35,6 +35,8 @@ _TRACE = re.compile(
 _FIRST_LINE = re.compile(r"From \S+ |(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): ")
 _FORM = re.compile(r"(?i)^(?:.+\n)*?Content-(?:Type: *multipart/|Transfer-Encoding: *(?:base64|quoted))")
 """Matches the head of a letter whose text no reader can read as it stands."""
+_PART = re.compile(r"(?mi)^--(?=-*[^\s-]).*\n(?:Content-|\r?\n)")
+"""Matches where a part begins. Without any, a letter of several parts lost their bounds: what is left is plain text."""
 _OWN_HEAD = re.compile(r"(?:From \S+ .*\n)?(?:[A-Za-z][\w-]*:.*\n(?:[ \t]+\S.*\n)*)+(?=\n|\Z)")
 _OF_PROGRAMS = re.compile(
     r"(?mi)^(?:(?:Message-ID|In-Reply-To|Return-Path|Delivered-To):(?:\n[ \t]+)?.*[<@]"
@@ -215,7 +217,8 @@ def _find_subject(head: str) -> str:
 
 def _read_letter(text: str) -> tuple[str, bool]:
     """Return a letter's text, and False if part of it is not read."""
-    is_encoded = _FORM.match(text) is not None
+    form = _FORM.match(text)
+    is_encoded = form is not None and not (form[0].endswith("/") and not _PART.search(text))
     if is_encoded and _is_simple(text):
         with suppress(Exception):  # the parser raises errors of many kinds
             said = "\n\n".join(_list_texts(email.message_from_string(text)))

@@ -182,7 +182,13 @@ def test_lines_of_encoded_data_are_no_text() -> None:
     head = "Message-ID: <1@x.example>\nFrom: Nora Blum\nContent-Type: multipart/mixed; boundary=b\n"
     letter = f"{head}\nIt is blue.\n{data}End.\n"
     plain = read_plain_letter(letter)
-    assert plain.text.split() == "From: Nora Blum It is blue. End.".split() and not plain.is_whole
+    assert plain.text.split() == "From: Nora Blum It is blue. End.".split() and plain.is_whole
+    for begin, is_part in (
+        ("--b\n\n", True),
+        ("--b\nContent-Id: 1\n\n", True),
+        ("-----Original-----\nFrom: x\n", False),
+    ):
+        assert read_plain_letter(letter.replace("It is", f"{begin}It is")).is_whole is not is_part
     sums = "".join(f"{digit * 64}\n" for digit in "abc")
     assert clean_letter(f"The sums:\n{sums}") == f"The sums:\n{sums}"
     uuencoded = "".join(f"M{sign * 60}\n" for sign in "1B#")
