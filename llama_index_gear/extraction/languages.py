@@ -52,14 +52,16 @@ class Language(NamedTuple):
             small_words: those of the passage.
 
         """
-        is_adverb = len(word) > _LONGEST_NAME and word.endswith(_ADVERBS) and "de" in self.openers
+        is_adverb = len(word) > _LONGEST_NAME and word.endswith(_ADVERBS) and not _THAT.isdisjoint(self.openers)
         may_be_imperative = following in (self.openers | self.readers) - _OF_SUBJECTS
         is_imperative = may_be_imperative and not self.readers.isdisjoint(small_words)
-        return is_adverb or is_imperative or following in self.particles or following in ("que", "che")
+        return is_adverb or is_imperative or following in self.particles or following in _THAT
 
 
 _ADVERBS = ("mente", "ment")
 """Endings of adverbs of French, Spanish, Portuguese and Italian ("Attualmente Nora Blum …")."""
+_THAT = frozenset(("que", "che"))
+"""A function word of each of these four languages, and of no other."""
 _LONGEST_NAME = 8  # "Clemente", "Clément"
 _OF_SUBJECTS = frozenset(
     "est sont était étaient a ont avait es son era eran fue ha han está están tiene tienen puede debe é são foi tem"

@@ -69,12 +69,17 @@ def test_imperatives_of_a_text_that_addresses_its_reader_are_no_names(text: str,
             "Repsol vende gas en la ciudad. Si usted quiere, llame hoy. Telefónica ofrece internet.",
             "Repsol, Telefónica",
         ),
+        ("Amusement stemt niet over het plan van de stad, maar Management wel.", "Amusement"),
         ("Philips maakt de lampen. Wilt u een prijs van ons? Ahold opent daar een winkel.", "Philips, Ahold"),
         ("Rembrandt schilderde het doek. Vermeer woonde ook in een huis van de stad.", "Rembrandt, Vermeer"),
     ],
 )
 def test_a_name_that_opens_a_sentence_about_somebody_stays(text: str, names: str) -> None:
     assert find(text).issuperset(names.split(", "))
+
+
+def test_an_adverb_of_italian_is_no_name() -> None:
+    assert find("Certamente lavora nella città di Roma, che è grande. Nora Blum è lì.") == {"Roma", "Nora Blum"}
 
 
 def test_an_imperative_that_mostly_opens_sentences_is_no_name() -> None:
