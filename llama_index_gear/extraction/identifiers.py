@@ -122,12 +122,12 @@ def is_hyphenated_name(word: str) -> bool:
     return not any(part in _HYPHENATED or part.isdecimal() for part in word.split("-"))
 
 
-_SIGN = re.compile(r"\W*[B-HJ-Z]\W*|[=<>≤≥≠≈∈⊂⊆∪∩→⇒⇔∀∃∧∨]+")
+_SIGN = re.compile(r"\W*[B-HJ-Z][^\w.]*|[=<>≤≥≠≈∈⊂⊆∪∩→⇒⇔∀∃∧∨]+")
 _VARIABLE = re.compile(r"[^\W\d]\w?|\d[A-Z]{2,3}|[a-z]{1,2}[A-Z]")
 
 
 def is_sign(word: str) -> bool:
-    """Return True for a single large letter, and for "=" and the like, of which proofs have many."""
+    """Return True for a single large letter, but no initial ("K."), and for "=" and the like: proofs have many."""
     return _SIGN.fullmatch(word) is not None
 
 

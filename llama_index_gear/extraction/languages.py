@@ -32,7 +32,8 @@ class Language(NamedTuple):
             participle or an adverb, unless the passage has it as a name elsewhere ("Nació en Bogotá").
         has_elision: True if articles lose their vowel in front of another ("l'École").
         dividers: small words that are part of names elsewhere, and here part them.
-        readers: pronouns that address a reader. In a text that has one, what opens a sentence may be an imperative.
+        readers: pronouns that address a reader. In a text that has one, what opens a sentence in front of a function
+            word, but for a verb, is taken for an imperative ("Ouvrez votre page", not "Renault vend").
 
     """
 
@@ -51,14 +52,23 @@ class Language(NamedTuple):
             small_words: those of the passage.
 
         """
-        is_adverb = len(word) > _LONGEST_NAME and word.endswith(_ADVERBS) and "de" in self.openers
-        is_imperative = bool(following) and following.islower() and not self.readers.isdisjoint(small_words)
-        return is_adverb or is_imperative or following in self.particles or following in ("que", "che")
+        is_adverb = len(word) > _LONGEST_NAME and word.endswith(_ADVERBS) and not _THAT.isdisjoint(self.openers)
+        may_be_imperative = following in (self.openers | self.readers) - _OF_SUBJECTS
+        is_imperative = may_be_imperative and not self.readers.isdisjoint(small_words)
+        return is_adverb or is_imperative or following in self.particles or following in _THAT
 
 
 _ADVERBS = ("mente", "ment")
 """Endings of adverbs of French, Spanish, Portuguese and Italian ("Attualmente Nora Blum …")."""
+_THAT = frozenset(("que", "che"))
+"""A function word of each of these four languages, and of no other."""
 _LONGEST_NAME = 8  # "Clemente", "Clément"
+_OF_SUBJECTS = frozenset(
+    "est sont était étaient a ont avait es son era eran fue ha han está están tiene tienen puede debe é são foi tem"
+    " pode deve è sono fu hanno può is was waren werd wordt heeft hebben had moet kunnen peut doit был была есть будет"
+    " может ne no não non nicht niet не".split()
+)
+"""Verbs among the function words, and what negates one: what stands in front is their subject."""
 
 
 def _make_language(

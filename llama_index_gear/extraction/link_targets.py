@@ -44,7 +44,8 @@ _MARKED = re.compile(r"[\\`*_\[\]<{&~:]")
 """Matches a character that may be markup in a heading."""
 _PUNCTUATION = re.compile(r"[^\w\s-]")
 _END_OF_HEADING = re.compile(r"(?:[ \t#]*\{#([\w.:-]{1,100})\})?[ \t\r#]*\Z")
-_DEFINITION = re.compile(r"(?m)^ {0,3}\[([^\[\]\n]{1,200})\]:[ \t]*<?([^\s<>]{1,2000})")
+_DEFINITION = re.compile(r"(?m)^ {0,3}\[(?!\^)([^\[\]\n]{1,200})\]:[ \t]*<?([^\s<>]{1,2000})")
+"""Matches where a document says what a link leads to; a footnote, "[^1]: …", says something else."""
 _STATED_NAMES = re.compile(
     r"(?mi)^[\"']?(?:alias(?:es)?|name)[\"']?[ \t]*[:=][ \t]*(?:\[([^\]\n]*)\]|((?!\[)\S[^\n]*))?[ \t]*\r?$"
     r"((?:\n[ \t]*-[ \t]+\S[^\n]*)*)"

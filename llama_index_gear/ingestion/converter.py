@@ -68,7 +68,8 @@ _DEEP = 10**6
 """HTML that nests deeper ends the process, and so is named; by default text below 63 elements would be lost."""
 _TYPES = {**_MARKUP, ".epub": "application/epub+zip"}
 """Types of files whose text does not tell them."""
-_OFFICE = set(".epub .doc .docm .docx .dotm .dotx .odt .rtf .odp .pot .potx .pps .ppsx .ppt .pptm .pptx".split())
+_SLIDES = set(".odp .pot .potx .pps .ppsx .ppt .pptm .pptx".split())
+_OFFICE = set(".epub .doc .docm .docx .dotm .dotx .odt .rtf".split()) | _SLIDES
 """Endings of documents with pictures and raised figures."""
 _PICTURE = re.compile(r"\\?!\[[^\[\]\n]*\]\([^()\n]*\)|\\?</?u\\?>")
 """Matches the place of a picture, and where what is underlined begins and ends."""
@@ -329,10 +330,15 @@ def _prepare_org(text: str) -> str:
     return _PLANNED.sub(lambda match: f"{match[1].lower()}: {match[2]}.", text)
 
 
-def _clean_office(text: str) -> str:
-    """Return a document without pictures' places and those of a master's texts; raised figures are taken off."""
+def _clean_slides(text: str) -> str:
+    """Return a presentation without its master's texts. A manual may say "Click to edit text" itself."""
     if _PLACEHOLDER.search(text):
         text = _LEVELS.sub("", _PLACEHOLDER.sub("\n", text))
+    return _clean_office(text)
+
+
+def _clean_office(text: str) -> str:
+    """Return a document without pictures' places; raised figures are taken off."""
     return _RAISED.sub(lambda match: match[1] or "", _PICTURE.sub("", text))
 
 
@@ -374,5 +380,6 @@ _CLEAN: dict[str, Callable[[str], str]] = {
     **dict.fromkeys((".eml", ".msg"), clean_letter),
     **dict.fromkeys((".ipynb", *HTML), _clean_links),
     **dict.fromkeys(_OFFICE, _clean_office),
+    **dict.fromkeys(_SLIDES, _clean_slides),
     "application/x-latex": clean_tex,
 }

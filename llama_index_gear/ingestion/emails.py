@@ -35,9 +35,14 @@ _TRACE = re.compile(
 _FIRST_LINE = re.compile(r"From \S+ |(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): ")
 _FORM = re.compile(r"(?i)^(?:.+\n)*?Content-(?:Type: *multipart/|Transfer-Encoding: *(?:base64|quoted))")
 """Matches the head of a letter whose text no reader can read as it stands."""
+_PART = re.compile(r"(?mi)^--(?=-*[^\s-]).*\n(?:Content-|\r?\n)")
+"""Matches where a part begins. Without any, a letter of several parts lost their bounds: what is left is plain text."""
 _OWN_HEAD = re.compile(r"(?:From \S+ .*\n)?(?:[A-Za-z][\w-]*:.*\n(?:[ \t]+\S.*\n)*)+(?=\n|\Z)")
-_OF_PROGRAMS = re.compile(r"(?mi)^(?:Message-ID|Received|MIME-Version|Return-Path|Delivered-To|In-Reply-To|X-[\w-]+):")
-"""Matches a line that only letters have in their heads."""
+_OF_PROGRAMS = re.compile(
+    r"(?mi)^(?:(?:Message-ID|In-Reply-To|Return-Path|Delivered-To):(?:\n[ \t]+)?.*[<@]"
+    r"|Received:[ \t]*(?:from|by)\b|MIME-Version:[ \t]*\d)"
+)
+"""Matches a line that only letters have in their heads. Forms have "Received: 3 May" and "X-Ray: clear", too."""
 _NEXT_LETTER = re.compile(r"(?m)(?<=\n\n)(?=From \S+ .*\n[A-Z][\w-]*: )")
 """Matches where the next letter of a mailbox begins."""
 _MULTIPART = re.compile(r"(?i)Content-Type: *multipart/")
@@ -49,8 +54,8 @@ _OF_READERS = re.compile(r"(?i)[> \t]*(?:From|To|Cc|Date|Subject): ")
 _CONTINUED = re.compile(r"[ \t]+\S|>[> ]*(?:\t| {2})[ \t]*\S")
 _DATE = re.compile(r"(?mi)^([> \t]*(?:\*\*Date\*\*|Date): *)(.*)$")
 _ENCODED_LINES = re.compile(
-    r"(?m)(?:^[> \t]*(?:(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{56,}={0,2}|M[!-`]{60})[ \t]*\r?\n){3,}"
-    r"(?:^[> \t]*[A-Za-z0-9+/]{4,}={0,2}[ \t]*\r?$)?"
+    r"(?m)(?:^[> \t]*+(?:(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{56,}={0,2}|M[!-`]{60})[ \t]*\r?\n){3,}"
+    r"(?:^[> \t]*+[A-Za-z0-9+/]{4,}={0,2}[ \t]*\r?$)?"
 )
 """Matches lines of base64 or uuencode, which are no text."""
 _ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
@@ -212,7 +217,8 @@ def _find_subject(head: str) -> str:
 
 def _read_letter(text: str) -> tuple[str, bool]:
     """Return a letter's text, and False if part of it is not read."""
-    is_encoded = _FORM.match(text) is not None
+    form = _FORM.match(text)
+    is_encoded = form is not None and not (form[0].endswith("/") and not _PART.search(text))
     if is_encoded and _is_simple(text):
         with suppress(Exception):  # the parser raises errors of many kinds
             said = "\n\n".join(_list_texts(email.message_from_string(text)))

@@ -15,7 +15,7 @@ _DROPPED = re.compile(
     r"\\(?:label|thanks|orcid\w*|inst|bibitem|(?:auto|c|C|eq|name|page)?ref|cite[a-z]*)\*?"
     r"(?:\[(?:[^\[\]{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\])*\{[^{}]*\}|\\newblock\b|\\(?:begin|end)\{thebibliography\}(?:\{[^{}]*\})?"
 )
-_WORDS = r"[ \t]*\{((?:[^{}\\]|\\text\w+\{[^{}\\]*\}|\\xspace\b)*)\}"
+_WORDS = r"[ \t]*\{((?:[^{}\\]|\\text\w+\{[^{}\\]{0,300}\}|\\xspace\b){0,300})\}"
 _MACRO = re.compile(
     rf"\\(?:(?:re)?new|provide)command\*?[ \t]*\{{?\\([A-Za-z]+)\}}?{_WORDS}|\\def[ \t]*\\([A-Za-z]+){_WORDS}"
 )
@@ -32,8 +32,10 @@ _SECTION = re.compile(
 )
 _IMAGE = re.compile(r"\[image: [^\[\]\n]*\]\n*")
 _AUTHOR = re.compile(r"(?m)^\*\*author\*\*: .*$")
-_ENTRY = re.compile(r"@(\w+)\s*\{[^,{}]*,")
-_FIELD = re.compile(r"([\w-]+)\s*=\s*(\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\"(?:[^\"{}]|\{[^{}]*\})*\"|[\w.-]+)")
+_ENTRY = re.compile(r"@(\w+)\s*\{([^,{}]*),")
+_FIELD = re.compile(
+    r"(?<![\w-])([\w-]++)\s*=\s*(\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\"(?:[^\"{}]|\{[^{}]*\})*\"|[\w.-]+)"
+)
 _OF_READERS = ("author", "editor", "journal", "booktitle", "publisher", "school", "year", "abstract", "note", "url")
 
 
@@ -47,7 +49,7 @@ def prepare_tex(text: str) -> str:
     text = re.sub(r"\\(?:begin|end)\{thebibliography\}(?:\{[^{}]*\})?|\\bibitem\b", r"\n\n\g<0>", text)
     text = _DROPPED.sub("", _expand(_write_letters(text)))
     text = re.sub(r"\\multi(?:column|row)\*?\{[^{}]*\}\{[^{}]*\}(?=\s*\{)", "", text)
-    text = re.sub(r"\s*\\and\b", ",", text).replace("~", " ")
+    text = re.sub(r"(?<!\s)\s*\\and\b", ",", text).replace("~", " ")
     text = re.sub(r"\\(?= )|\\@", "", text)
     text = _STYLED.sub(r"\1", _strip_braces(text))
     text = _SECTION.sub(r"\1\n\n", _strip_braces(text))
@@ -93,16 +95,16 @@ def clean_tex(text: str) -> str:
 
 
 def read_bibliography(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the title of each entry of a BibTeX file that has one, and what it says of it."""
+    """Yield the title of each entry of a BibTeX file, or its key if it has none, and what it says of it."""
     starts = [match for match in _ENTRY.finditer(text) if match[1].lower() not in ("string", "preamble", "comment")]
-    ends = [len(text), *(match.start() for match in reversed(starts))]
-    for start, end in zip(starts, reversed(ends[: len(starts)]), strict=True):
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    for start, end in zip(starts, ends, strict=False):
         fields = {name.lower(): _read_value(value) for name, value in _FIELD.findall(text, start.end(), end)}
         for name in ("author", "editor"):
             if name in fields:
                 fields[name] = ", ".join(map(_turn, re.split(r"\s+and\s+", fields[name])))
-        if title := fields.get("title"):
-            said = [f"{name}: {fields[name]}" for name in _OF_READERS if fields.get(name)]
+        said = [f"{name}: {fields[name]}" for name in _OF_READERS if fields.get(name)]
+        if title := fields.get("title") or (said and start[2].strip()):
             yield title, "\n\n".join(said) or title
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
@@ -73,7 +73,7 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     return sorted(told, key=lambda reason: -reason["share"])
 
 
-def _is_said(pool: Pool, ranked: Ranked, signal: str, said: Collection[str]) -> bool:
+def _is_said(pool: Pool, ranked: Ranked, signal: str, said: set[str]) -> bool:
     """Return True if another reason says what this signal has seen."""
     if signal == "linked":
         return "named" in said and ranked.linked_by == ranked.named_by

@@ -97,11 +97,11 @@ class Incidences:
             keys, passage_id = payload.get("entities", []), payload.get("passage_id")
             if isinstance(point_id, int) or not isinstance(passage_id, str) or not has_sound_entities(payload):
                 return False
-            if len(set(keys)) < len(keys):
+            if not keys or len(set(keys)) < len(keys):
                 return False
             if payload.get(ALIASES):
                 self._linked[len(self._passages.of_triples)] = to_incidence(record)
-            elif len(keys) not in (1, 2):
+            elif len(keys) > 2:
                 return False
             ids.append(str(point_id))
             self._passages.of_triples.append(self._passages.numbers[passage_id])

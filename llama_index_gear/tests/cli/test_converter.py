@@ -433,14 +433,17 @@ def test_what_is_underlined_keeps_its_words_alone() -> None:
 
 
 def test_the_texts_of_a_master_are_none_of_its_slides() -> None:
+    clean = converter._CLEAN[".pptx"]
     for title, level in (
         ("Click to edit Master title style", "Fifth level"),
         ("Titelmasterformat bearbeiten", "Fünfte Ebene"),
     ):
-        said = converter._clean_office(f"## Cranes\n\nNora paints.{title}\n{level}\nThe Fifth level is blue.\n")
+        said = clean(f"## Cranes\n\nNora paints.{title}\n{level}\nThe Fifth level is blue.\n")
         assert said.split("\n") == ["## Cranes", "", "Nora paints.", "", "", "The Fifth level is blue.", ""]
     stays = "Second level\nNora edits the text and the title.\n"
-    assert converter._clean_office(stays) == stays
+    assert clean(stays) == stays
+    manual = "Click to edit text, then press Enter.\nFifth level\n"
+    assert converter._CLEAN[".docx"](manual) == manual
 
 
 @needs_converter

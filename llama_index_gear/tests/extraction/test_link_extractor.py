@@ -135,6 +135,10 @@ def test_the_triple_names_the_section_that_a_link_means() -> None:
     assert c[0].predicate.endswith(f" links to “{' '.join(['long'] * 12)}” in")
 
 
+def test_a_footnote_is_no_link() -> None:
+    assert find_objects("It is blue.[^1] It is [old][^2].\n\n[^1]: Start here.\n[^2]: crane.md has more.\n") == []
+
+
 def test_a_document_says_in_another_passage_where_its_links_lead() -> None:
     """Also those of words alone, which are no link without that, nor in code, nor with an address of their own."""
     text = "Ask [her], the [tall\none][c], [x] or [him](none.md); [crane]: no, `[c]` no.\n\n```\n[c]\n```"

@@ -60,11 +60,26 @@ def test_imperatives_of_a_text_that_addresses_its_reader_are_no_names(text: str,
             "Bogotá, que es la capital, está en los Andes. Medellín y Cali son más pequeñas.",
             "Bogotá, Medellín, Cali, Andes",
         ),
+        (
+            "Airbus construit des avions à Toulouse. Nous vous remercions de votre visite. Renault est aussi une"
+            " marque de la ville.",
+            "Airbus, Toulouse, Renault",
+        ),
+        (
+            "Repsol vende gas en la ciudad. Si usted quiere, llame hoy. Telefónica ofrece internet.",
+            "Repsol, Telefónica",
+        ),
+        ("Amusement stemt niet over het plan van de stad, maar Management wel.", "Amusement"),
+        ("Philips maakt de lampen. Wilt u een prijs van ons? Ahold opent daar een winkel.", "Philips, Ahold"),
         ("Rembrandt schilderde het doek. Vermeer woonde ook in een huis van de stad.", "Rembrandt, Vermeer"),
     ],
 )
 def test_a_name_that_opens_a_sentence_about_somebody_stays(text: str, names: str) -> None:
     assert find(text).issuperset(names.split(", "))
+
+
+def test_an_adverb_of_italian_is_no_name() -> None:
+    assert find("Certamente lavora nella città di Roma, che è grande. Nora Blum è lì.") == {"Roma", "Nora Blum"}
 
 
 def test_an_imperative_that_mostly_opens_sentences_is_no_name() -> None:
@@ -82,6 +97,13 @@ def test_variables_of_proofs_are_no_names() -> None:
     english = "Let X be in Y and f = idX, so R2 = S1 and Ui = Z for the map of Emmy Noether = Y."
     assert find(english) == {"Emmy Noether"}
     assert {"R2", "S1"} <= find("The robots R2 and S1 met in the yard of Bremen, near a crane.")
+
+
+def test_initials_are_no_variables() -> None:
+    english = "A. Smith, B. Jones, C. Miller, D. Brown, J. Wood and K. Li wrote for the EU and the UN in May."
+    assert {"EU", "UN"} <= find(english)
+    german = "Nach M. Kern, B. Blum und P. Weber liegt Bremen an der Weser. Hamburg wuchs."
+    assert {"Bremen", "Hamburg"} <= find(german)
 
 
 def test_words_of_formulas_are_no_names() -> None:

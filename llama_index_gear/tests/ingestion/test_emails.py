@@ -7,6 +7,7 @@ import email
 from email.message import EmailMessage
 
 from llama_index_gear.ingestion.emails import clean_letter, drop_heads, prepare_letter, read_plain_letter
+from llama_index_gear.tests.growth import assert_linear
 
 
 def read_text(letter: str) -> str:
@@ -163,12 +164,31 @@ def test_the_head_of_a_letter_has_only_what_readers_need() -> None:
     assert said.subject == "" and "One." in said.text and "Two." in said.text and "X-Mailer" not in said.text
 
 
+def test_a_form_keeps_its_lines() -> None:
+    for form in (
+        "Patient: Nora Blum\nX-Ray: the wrist is broken\nDoctor: Paul Kern\n\nShe rests.\n",
+        "From: Nora Blum\nTo: Ada Orr\nReceived: 3 May\nContents: three cranes\n\nThanks.\n",
+    ):
+        assert read_plain_letter(form) == (form, "", True)
+
+
+def test_a_long_line_of_spaces_takes_linear_time() -> None:
+    assert_linear(clean_letter, " \t".__mul__, 20_000)
+    assert_linear(read_plain_letter, lambda size: f"From: a\n{' ' * size}", 20_000)
+
+
 def test_lines_of_encoded_data_are_no_text() -> None:
     data = encode("\u00e4 crane in Köln. " * 20)
     head = "Message-ID: <1@x.example>\nFrom: Nora Blum\nContent-Type: multipart/mixed; boundary=b\n"
     letter = f"{head}\nIt is blue.\n{data}End.\n"
     plain = read_plain_letter(letter)
-    assert plain.text.split() == "From: Nora Blum It is blue. End.".split() and not plain.is_whole
+    assert plain.text.split() == "From: Nora Blum It is blue. End.".split() and plain.is_whole
+    for begin, is_part in (
+        ("--b\n\n", True),
+        ("--b\nContent-Id: 1\n\n", True),
+        ("-----Original-----\nFrom: x\n", False),
+    ):
+        assert read_plain_letter(letter.replace("It is", f"{begin}It is")).is_whole is not is_part
     sums = "".join(f"{digit * 64}\n" for digit in "abc")
     assert clean_letter(f"The sums:\n{sums}") == f"The sums:\n{sums}"
     uuencoded = "".join(f"M{sign * 60}\n" for sign in "1B#")

@@ -8,6 +8,7 @@ import pytest
 
 from llama_index_gear import FolderReader
 from llama_index_gear.ingestion.tex import clean_tex, prepare_tex, read_bibliography
+from llama_index_gear.tests.growth import assert_linear
 
 
 @pytest.mark.parametrize(
@@ -48,16 +49,28 @@ BIB = r"""@string{yard = "Osthafen Press"}
 
 
 def test_an_entry_of_a_bibliography_is_a_record(tmp_path: Path) -> None:
+    others = [("kern", "editor: Paul Kern\n\nnote: No title"), ("Alone", "Alone")]
     said = "author: Nora Blum, Paul Kern\n\njournal: Cranes, Blue\n\nyear: 2024"
-    assert list(read_bibliography(BIB)) == [("The Crane of Köln: alpha & more", said), ("Alone", "Alone")]
+    assert list(read_bibliography(BIB)) == [("The Crane of Köln: alpha & more", said), *others]
     (tmp_path / "refs.bib").write_text(BIB, "utf-8")
     (tmp_path / "old.bib").write_text("Cranes of Bremen, a list of no entries.\n", "utf-8")
     documents = FolderReader(tmp_path).load_data()
     assert [(one.metadata["title"], one.text) for one in documents] == [
         ("old", "Cranes of Bremen, a list of no entries.\n"),
         ("The Crane of Köln: alpha & more", said),
-        ("Alone", "Alone"),
+        *others,
     ]
+
+
+@pytest.mark.parametrize("piece", ["a", "a-", " ", "\n", "\\begin{thebibliography}", "a={b"])
+def test_long_tex_takes_linear_time(piece: str) -> None:
+    assert_linear(prepare_tex, piece.__mul__, 20_000)
+    assert_linear(lambda text: [*read_bibliography(f"@a{{k,{text}")], piece.__mul__, 20_000)
+
+
+def test_a_command_for_very_many_words_stays() -> None:
+    source = f"\\newcommand{{\\yard}}{{{'Osthafen ' * 50}}}\\yard"
+    assert source in prepare_tex(source)
 
 
 def test_styles_of_tex_and_prints_are_for_programs(tmp_path: Path) -> None:

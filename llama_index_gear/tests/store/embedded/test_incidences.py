@@ -174,6 +174,7 @@ def test_filters_and_tenants_are_left_to_the_engine(store: GeARVectorStore, monk
         {"entities": ["x", "x"]},
         {"entities": ["x", "y", "z"]},
         {"entities": []},
+        {"entities": [], "aliases": [{"entity": "x", "alias": "y"}]},
         {"passage_id": 7},
         {"aliases": [7]},
     ],
