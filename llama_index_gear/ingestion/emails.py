@@ -49,14 +49,15 @@ _OF_READERS = re.compile(r"(?i)[> \t]*(?:From|To|Cc|Date|Subject): ")
 _CONTINUED = re.compile(r"[ \t]+\S|>[> ]*(?:\t| {2})[ \t]*\S")
 _DATE = re.compile(r"(?mi)^([> \t]*(?:\*\*Date\*\*|Date): *)(.*)$")
 _ENCODED_LINES = re.compile(
-    r"(?m)(?:^[> \t]*(?:(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{56,}={0,2}|M[!-`]{60})[ \t]*\r?\n){3,}"
+    r"(?m)(?:^[> \t]*+(?:(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{56,}={0,2}|M[!-`]{60})[ \t]*\r?\n){3,}"
     r"(?:^[> \t]*[A-Za-z0-9+/]{4,}={0,2}[ \t]*\r?$)?"
 )
 """Matches lines of base64 or uuencode, which are no text."""
 _ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
 """Matches what stands in front of a subject that was answered or sent on."""
 _NOTE_OF_LIST = re.compile(
-    r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
+    r"(?m)^[> \t\\]*\[\[(?=[^\[\]\n]*\]\])"
+    r"[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
 )
 """Matches a line that a list left in place of a part of a letter."""
 

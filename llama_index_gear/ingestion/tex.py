@@ -20,6 +20,7 @@ _MACRO = re.compile(
     rf"\\(?:(?:re)?new|provide)command\*?[ \t]*\{{?\\([A-Za-z]+)\}}?{_WORDS}|\\def[ \t]*\\([A-Za-z]+){_WORDS}"
 )
 """Matches the definition of a command that stands for words."""
+_LONGEST_NAME = 200  # characters of these words that may be said again and again; longer ones are said once
 _COMMAND = re.compile(r"\\([A-Za-z]+)(?:\{\}|(?![A-Za-z]))")
 _STYLED = re.compile(
     r"\{[ \t]*\\(?:em|it|bf|sc|tt|sl|rm|sf|(?:it|sl|sc|up)shape|(?:bf|md)series|(?:rm|sf|tt)family|tiny"
@@ -33,7 +34,9 @@ _SECTION = re.compile(
 _IMAGE = re.compile(r"\[image: [^\[\]\n]*\]\n*")
 _AUTHOR = re.compile(r"(?m)^\*\*author\*\*: .*$")
 _ENTRY = re.compile(r"@(\w+)\s*\{[^,{}]*,")
-_FIELD = re.compile(r"([\w-]+)\s*=\s*(\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\"(?:[^\"{}]|\{[^{}]*\})*\"|[\w.-]+)")
+_FIELD = re.compile(
+    r"(?<![\w-])([\w-]+)\s*=\s*(\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\"(?:[^\"{}]|\{[^{}]*\})*\"|[\w.-]+)"
+)
 _OF_READERS = ("author", "editor", "journal", "booktitle", "publisher", "school", "year", "abstract", "note", "url")
 
 
@@ -47,7 +50,7 @@ def prepare_tex(text: str) -> str:
     text = re.sub(r"\\(?:begin|end)\{thebibliography\}(?:\{[^{}]*\})?|\\bibitem\b", r"\n\n\g<0>", text)
     text = _DROPPED.sub("", _expand(_write_letters(text)))
     text = re.sub(r"\\multi(?:column|row)\*?\{[^{}]*\}\{[^{}]*\}(?=\s*\{)", "", text)
-    text = re.sub(r"\s*\\and\b", ",", text).replace("~", " ")
+    text = re.sub(r"(?<!\s)\s*\\and\b", ",", text).replace("~", " ")
     text = re.sub(r"\\(?= )|\\@", "", text)
     text = _STYLED.sub(r"\1", _strip_braces(text))
     text = _SECTION.sub(r"\1\n\n", _strip_braces(text))
@@ -83,12 +86,19 @@ def _expand(text: str) -> str:
             words[match[1] or match[3]] = body
     if not words:
         return text
-    return _COMMAND.sub(lambda match: words.get(match[1], match[0]), _MACRO.sub("", text))
+
+    def write(match: re.Match[str]) -> str:
+        said = words.get(match[1], match[0])
+        if match[1] in words and len(said) > _LONGEST_NAME:
+            words[match[1]] = ""
+        return said
+
+    return _COMMAND.sub(write, _MACRO.sub("", text))
 
 
 def clean_tex(text: str) -> str:
     """Return what TeX became without pictures' places, and without commands among the authors."""
-    text = _AUTHOR.sub(lambda match: re.sub(r"\\+[A-Za-z]+\*?|[{}\\]", "", match[0]), text)
+    text = _AUTHOR.sub(lambda match: re.sub(r"(?<!\\)\\+[A-Za-z]+\*?|[{}\\]", "", match[0]), text)
     return _IMAGE.sub("", text)
 
 
