@@ -32,12 +32,16 @@ _TRACE = re.compile(
     r"(?mi)^[> \t]*(?:Received: (?:from|by) |Return-Path: <|D[\w-]+-Signature: \w+=).*(?:\n[> \t]*[^\s>].*)*$"
 )
 """Matches the head of a letter that is quoted or came back, from the first line that only programs read."""
-_FIRST_LINE = re.compile(r"From \S+ |(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): ")
+_FIRST_LINE = re.compile(
+    r"From \S+ .*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b|(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): "
+)
 _FORM = re.compile(r"(?i)^(?:.+\n)*?Content-(?:Type: *multipart/|Transfer-Encoding: *(?:base64|quoted))")
 """Matches the head of a letter whose text no reader can read as it stands."""
 _OWN_HEAD = re.compile(r"(?:From \S+ .*\n)?(?:[A-Za-z][\w-]*:.*\n(?:[ \t]+\S.*\n)*)+(?=\n|\Z)")
 _OF_PROGRAMS = re.compile(r"(?mi)^(?:Message-ID|Received|MIME-Version|Return-Path|Delivered-To|In-Reply-To|X-[\w-]+):")
-"""Matches a line that only letters have in their heads."""
+"""Matches a line that only letters have in their heads, or notes about them."""
+_SENDER = re.compile(r"(?mi)^From[: ]")
+"""Matches a line that each letter has in its head."""
 _NEXT_LETTER = re.compile(r"(?m)(?<=\n\n)(?=From \S+ .*\n[A-Z][\w-]*: )")
 """Matches where the next letter of a mailbox begins."""
 _MULTIPART = re.compile(r"(?i)Content-Type: *multipart/")
@@ -193,7 +197,7 @@ def read_plain_letter(text: str) -> PlainText:
     left out that programs read.
     """
     head = _OWN_HEAD.match(text)
-    is_head = head is not None and _OF_PROGRAMS.search(head[0]) is not None
+    is_head = head is not None and _is_of_letter(head[0])
     if not is_head and not _FIRST_LINE.match(text):
         return PlainText(text)
     *letters, last = _NEXT_LETTER.split(text) if text.startswith("From ") else [text]
@@ -201,6 +205,11 @@ def read_plain_letter(text: str) -> PlainText:
     is_whole = all(is_whole for _, is_whole in (*read, end))
     said = "\n\n".join([*(said.rstrip("\n") for said, _ in read), end[0]])
     return PlainText(said, _find_subject(head[0]) if head and is_head and not read else "", is_whole)
+
+
+def _is_of_letter(head: str) -> bool:
+    """Return True if lines of names and values are a letter's head, and no glossary."""
+    return "@" in head and _OF_PROGRAMS.search(head) is not None and _SENDER.search(head) is not None
 
 
 def _find_subject(head: str) -> str:
@@ -220,7 +229,7 @@ def _read_letter(text: str) -> tuple[str, bool]:
             if said.strip() and "\0" not in said:
                 return said.rstrip("\n") + "\n", True
     head = _OWN_HEAD.match(text)
-    if head and _OF_PROGRAMS.search(head[0]):
+    if head and _is_of_letter(head[0]):
         text = "\n".join([*_keep_of_readers(head[0].removesuffix("\n")), text[head.end() :]])
     return _ENCODED_LINES.sub("", drop_heads(text)), not is_encoded
 
