@@ -231,7 +231,8 @@ class StoreTools:
         """Open the store to one writer at a time, after what an earlier one left is finished or undone.
 
         The links of all passages follow at the end: of several writers that wait for each other, at the last one's.
-        They follow also if the writer is refused: what an earlier one was killed in may have changed them.
+        They follow also if the writer fails: an earlier one may have left them to it, or was killed before it came to
+        them.
         """
         await self._load_model()
         end = monotonic() + _WAIT
@@ -248,7 +249,7 @@ class StoreTools:
                 await store.afinish_writes()
                 try:
                     yield store
-                except ArgumentError:
+                except Exception:
                     await self._relink(store)
                     raise
                 await self._relink(store)

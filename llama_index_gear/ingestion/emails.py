@@ -32,7 +32,9 @@ _TRACE = re.compile(
     r"(?mi)^[> \t]*(?:Received: (?:from|by) |Return-Path: <|D[\w-]+-Signature: \w+=).*(?:\n[> \t]*[^\s>].*)*$"
 )
 """Matches the head of a letter that is quoted or came back, from the first line that only programs read."""
-_FIRST_LINE = re.compile(r"From \S+ |(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): ")
+_FIRST_LINE = re.compile(
+    r"From \S+ .*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b|(?:Received|Return-Path|Delivered-To|From|Date|MIME-Version): "
+)
 _FORM = re.compile(r"(?i)^(?:.+\n)*?Content-(?:Type: *multipart/|Transfer-Encoding: *(?:base64|quoted))")
 """Matches the head of a letter whose text no reader can read as it stands."""
 _PART = re.compile(r"(?mi)^--(?=-*[^\s-]).*\n(?:Content-|\r?\n)")
@@ -43,6 +45,8 @@ _OF_PROGRAMS = re.compile(
     r"|Received:[ \t]*(?:from|by)\b|MIME-Version:[ \t]*\d)"
 )
 """Matches a line that only letters have in their heads. Forms have "Received: 3 May" and "X-Ray: clear", too."""
+_SENDER = re.compile(r"(?mi)^From[: ]")
+"""Matches a line that each letter has in its head."""
 _NEXT_LETTER = re.compile(r"(?m)(?<=\n\n)(?=From \S+ .*\n[A-Z][\w-]*: )")
 """Matches where the next letter of a mailbox begins."""
 _MULTIPART = re.compile(r"(?i)Content-Type: *multipart/")
@@ -61,7 +65,8 @@ _ENCODED_LINES = re.compile(
 _ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
 """Matches what stands in front of a subject that was answered or sent on."""
 _NOTE_OF_LIST = re.compile(
-    r"(?m)^[> \t\\]*\[\[[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
+    r"(?m)^[> \t\\]*\[\[(?=[^\[\]\n]*\]\])"
+    r"[^\[\]\n]*\b(?:deleted|removed|scrubbed|stripped|omitted)\b[^\[\]\n]*\]\][ \t]*$"
 )
 """Matches a line that a list left in place of a part of a letter."""
 
@@ -197,7 +202,7 @@ def read_plain_letter(text: str) -> PlainText:
     left out that programs read.
     """
     head = _OWN_HEAD.match(text)
-    is_head = head is not None and _OF_PROGRAMS.search(head[0]) is not None
+    is_head = head is not None and _is_of_letter(head[0])
     if not is_head and not _FIRST_LINE.match(text):
         return PlainText(text)
     *letters, last = _NEXT_LETTER.split(text) if text.startswith("From ") else [text]
@@ -205,6 +210,11 @@ def read_plain_letter(text: str) -> PlainText:
     is_whole = all(is_whole for _, is_whole in (*read, end))
     said = "\n\n".join([*(said.rstrip("\n") for said, _ in read), end[0]])
     return PlainText(said, _find_subject(head[0]) if head and is_head and not read else "", is_whole)
+
+
+def _is_of_letter(head: str) -> bool:
+    """Return True if lines of names and values are a letter's head, and no glossary."""
+    return "@" in head and _OF_PROGRAMS.search(head) is not None and _SENDER.search(head) is not None
 
 
 def _find_subject(head: str) -> str:
@@ -225,7 +235,7 @@ def _read_letter(text: str) -> tuple[str, bool]:
             if said.strip() and "\0" not in said:
                 return said.rstrip("\n") + "\n", True
     head = _OWN_HEAD.match(text)
-    if head and _OF_PROGRAMS.search(head[0]):
+    if head and _is_of_letter(head[0]):
         text = "\n".join([*_keep_of_readers(head[0].removesuffix("\n")), text[head.end() :]])
     return _ENCODED_LINES.sub("", drop_heads(text)), not is_encoded
 

@@ -20,6 +20,7 @@ _MACRO = re.compile(
     rf"\\(?:(?:re)?new|provide)command\*?[ \t]*\{{?\\([A-Za-z]+)\}}?{_WORDS}|\\def[ \t]*\\([A-Za-z]+){_WORDS}"
 )
 """Matches the definition of a command that stands for words."""
+_LONGEST_NAME = 200  # characters of these words that may be said again and again; longer ones are said once
 _COMMAND = re.compile(r"\\([A-Za-z]+)(?:\{\}|(?![A-Za-z]))")
 _STYLED = re.compile(
     r"\{[ \t]*\\(?:em|it|bf|sc|tt|sl|rm|sf|(?:it|sl|sc|up)shape|(?:bf|md)series|(?:rm|sf|tt)family|tiny"
@@ -85,12 +86,19 @@ def _expand(text: str) -> str:
             words[match[1] or match[3]] = body
     if not words:
         return text
-    return _COMMAND.sub(lambda match: words.get(match[1], match[0]), _MACRO.sub("", text))
+
+    def write(match: re.Match[str]) -> str:
+        said = words.get(match[1], match[0])
+        if match[1] in words and len(said) > _LONGEST_NAME:
+            words[match[1]] = ""
+        return said
+
+    return _COMMAND.sub(write, _MACRO.sub("", text))
 
 
 def clean_tex(text: str) -> str:
     """Return what TeX became without pictures' places, and without commands among the authors."""
-    text = _AUTHOR.sub(lambda match: re.sub(r"\\+[A-Za-z]+\*?|[{}\\]", "", match[0]), text)
+    text = _AUTHOR.sub(lambda match: re.sub(r"(?<!\\)\\+[A-Za-z]+\*?|[{}\\]", "", match[0]), text)
     return _IMAGE.sub("", text)
 
 

@@ -92,8 +92,8 @@ def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
     Words that stand in addresses alone don't count.
     """
     phrases = ranked.phrases if ranked.shares.get("phrases", 0.0) < _LEAST_SHARE else []
-    line = write_line(ADDRESS.sub(" ", pool.passages[pool.places[ranked.id]].text))
-    weights = {word: pool.coverage(word) for word in _split_question(pool, ranked) if f" {word} " in line}
+    written = set(write_line(ADDRESS.sub(" ", pool.passages[pool.places[ranked.id]].text)).split())
+    weights = {word: pool.coverage(word) for word in _split_question(pool, ranked) & written}
     rarest = sorted(weights, key=lambda word: (-weights[word], word))
     return [*phrases, *(word for word in rarest if weights[word])][:_MOST_ASKED]
 

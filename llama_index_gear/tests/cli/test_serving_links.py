@@ -157,6 +157,28 @@ async def test_links_of_a_large_store_wait_for_index(
     assert list_links(folder.parent / "s") == {"yard.md-0": ["North Crane"], "other.md-0": ["North Crane"]}
 
 
+class BreakingEmbedding(WordEmbedding):
+    """Fails on one text, as a model behind a network may."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        if "breaks" in text:
+            raise ConnectionError("the model is gone")
+        return super()._get_text_embedding(text)
+
+
+async def test_links_follow_if_the_last_of_the_writes_that_wait_fails(
+    run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("index", "docs", "--store", "s")
+    monkeypatch.setattr(serving, "load_embedding", lambda name: BreakingEmbedding())
+    store, tools = folder.parent / "s", serving.StoreTools(folder.parent / "s")
+    adds = tools.add("It is tall.", "North Crane", "crane"), tools.add("It breaks.", "Broken", "broken")
+    _, failed = await asyncio.gather(*adds, return_exceptions=True)
+    await tools.finish()
+    assert isinstance(failed, ConnectionError)
+    assert list_links(store) == {"yard.md-0": ["North Crane"], "other.md-0": ["North Crane"]}
+
+
 async def test_no_link_leads_to_another_tenant(tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
     nodes = [

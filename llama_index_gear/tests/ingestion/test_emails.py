@@ -6,6 +6,8 @@ import base64
 import email
 from email.message import EmailMessage
 
+import pytest
+
 from llama_index_gear.ingestion.emails import clean_letter, drop_heads, prepare_letter, read_plain_letter
 from llama_index_gear.tests.growth import assert_linear
 
@@ -194,3 +196,16 @@ def test_lines_of_encoded_data_are_no_text() -> None:
     uuencoded = "".join(f"M{sign * 60}\n" for sign in "1B#")
     assert clean_letter(f"begin 644 crane.bmp\n{uuencoded}end\n") == "begin 644 crane.bmp\nend\n"
     assert clean_letter("**List-Unsubscribe**: <https://x.example/u>\nText.\n") == "Text.\n"
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "X-Ray: a wave\nGamma: another wave\n\nThese are waves.\n",
+        "Message-ID: names a letter\nFrom: names its sender\nIn-Reply-To: names another\n\nLines of a head.\n",
+        "Received: 12 boxes of tea\nSent: 3 boxes\n\nThe clerk signed.\n",
+        "From here on, look at a head:\n\nReceived: from x.example by y.example\nReturn-Path: <a@x.example>\n\nEnd.\n",
+    ],
+)
+def test_a_note_with_lines_like_a_head_is_no_letter(note: str) -> None:
+    assert read_plain_letter(note) == (note, "", True)

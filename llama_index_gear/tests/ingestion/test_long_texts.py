@@ -10,7 +10,9 @@ import pytest
 from llama_index_gear.extraction.inline import Link
 from llama_index_gear.extraction.link_extractor import _find_words
 from llama_index_gear.ingestion.converter import sub_prose
+from llama_index_gear.ingestion.emails import clean_letter, read_plain_letter
 from llama_index_gear.ingestion.file_texts import explain_no_prose, read_wikitext
+from llama_index_gear.ingestion.tex import clean_tex, prepare_tex, read_bibliography
 from llama_index_gear.ingestion.transclusion import _HEADING, Transclusion
 from llama_index_gear.tests.growth import assert_linear
 
@@ -34,8 +36,19 @@ def show(text: str) -> str:
             lambda text: list(_find_words(text, [Link("a" + " " * 7 + "b", "b", 0, 0)])),
             lambda n: "a" + " " * (n // 10) + "c",
         ),
+        (read_plain_letter, lambda n: f"From: a\nTo: b\n\n{' ' * 30 * n}x\n"),
+        (read_plain_letter, lambda n: f"From: a\nTo: b\n\n{'> ' * 15 * n}\n"),
+        (clean_letter, lambda n: "[[" + "deleted " * 8 * n + "\n"),
+        (prepare_tex, lambda n: " " * 30 * n + "x"),
+        (prepare_tex, lambda n: rf"\def\a{{{'ab ' * 20 * n}}}" + r"\a " * 20 * n),
+        (clean_tex, lambda n: "**author**: " + "\\" * 20 * n),
+        (lambda text: list(read_bibliography(text)), lambda n: "@book{a," + "a" * 20 * n),
     ],
-    ids=["blank lines", "heading", "open fences", "open tildes", "wiki's heading", "wiki's field", "words of a link"],
+    ids=[
+        *("blank lines", "heading", "open fences", "open tildes", "wiki's heading", "wiki's field", "words of a link"),
+        *("blank line of a letter", "quoted line", "note of a list", "white space of TeX", "command for a long text"),
+        *("backslashes", "field of a bibliography"),
+    ],
 )
 def test_eight_times_the_text_takes_no_sixty_four_times_as_long(
     read: Callable[[str], Any], make: Callable[[int], str]

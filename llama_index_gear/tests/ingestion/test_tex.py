@@ -34,6 +34,11 @@ def test_the_words_of_tex_stay(source: str, text: str) -> None:
     assert text in prepare_tex(source).split("\n")
 
 
+def test_a_long_text_behind_a_command_is_said_once_and_a_name_each_time() -> None:
+    said = prepare_tex(rf"\newcommand{{\long}}{{{'A crane is tall. ' * 20}}}\def\nb{{Nora Blum}}\long \nb, \long \nb")
+    assert (said.count("crane"), said.count("Nora Blum")) == (20, 2)
+
+
 def test_pictures_and_commands_among_authors_are_left_out() -> None:
     text = "**author**: \\\\AND {Nora Blum}\n\n[image: figures/crane.pdf]\n\nThe [crane: blue] is $\\alpha$.\n"
     assert clean_tex(text) == "**author**:  Nora Blum\n\nThe [crane: blue] is $\\alpha$.\n"
