@@ -148,13 +148,8 @@ class _Encoded:
     def is_opening(self, place: int) -> bool:
         """Return True at the start of a sentence, cell or label, and behind a colon, a semicolon or a mark."""
         before = self.words[place - 1]
-        if (
-            place <= self.first
-            or place in self.bold
-            or self.words[place].startswith(('"""', "'''"))
-            or before[-1] in ":;|"
-            or before in _PARTING
-        ):
+        is_docstring = self.words[place].startswith(('"""', "'''"))
+        if place <= self.first or place in self.bold or is_docstring or before[-1] in ":;|" or before in _PARTING:
             return True
         if self.ends_at(place - 1):
             return True
