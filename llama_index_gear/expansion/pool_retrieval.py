@@ -210,7 +210,7 @@ def _read_flow(encoder: WordEncoder, points: Sequence[Any]) -> Flow[list[StoredP
 
 
 class _KeptPassages(dict[tuple[Any, ...], tuple[PoolPassage, Content]]):
-    """What was read of passages, by a digest of what is stored of each: so none is older than its point.
+    """Passages that were read, by a digest of their points: none is older than its point.
 
     It is emptied before the JSON of all has more characters than `_KEPT`.
     """

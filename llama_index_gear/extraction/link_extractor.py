@@ -278,10 +278,9 @@ class LinkTripleExtractor(TransformComponent):
 
     There is one triple per link: (what the passage is about, “the sentence around the link” links to, what the target
     is about). One to a section says so: “the sentence” links to “the heading” in; and there is a second triple, if the
-    section is about something of its own. Links of Markdown, HTML and
-    AsciiDoc count, wikilinks, `:doc:` and `:ref:` of Sphinx and MyST, and addresses that equal a document's `url` or
-    `source`. So do those in metadata: `wikilinks`, as LlamaIndex's `ObsidianReader` writes them, and `links`, pairs of
-    words and target.
+    section is about something of its own. Links of Markdown, HTML and AsciiDoc count, wikilinks, `:doc:` and `:ref:` of
+    Sphinx and MyST, and addresses that equal a document's `url` or `source`. So do those in metadata: `wikilinks`, as
+    LlamaIndex's `ObsidianReader` writes them, and `links`, pairs of words and target.
 
     A document is found by its path, beside the one that links or below the common folder of all, with or without
     ending; by its file's name without ending; by title, first heading, and front matter's `aliases` and `name`; by

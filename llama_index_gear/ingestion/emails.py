@@ -181,7 +181,7 @@ def strip_answered(subject: str) -> str:
 
 
 class PlainText(NamedTuple):
-    """What a file of plain text says.
+    """The text of a plain file, or of the letters in it.
 
     Attributes:
         text: the text; of letters: who writes to whom, when and of what, and what they say.

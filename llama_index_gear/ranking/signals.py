@@ -362,8 +362,8 @@ class Company:
 
         It is a link of the passage to what the other is about, or one of the other to what the passage is about: then
         it leads to one passage of that page alone, the one with the heading that the link names, else the first in the
-        lists. Its strength is √(share of the question that
-        its sentence and names make up + 0.02) / √(place of the other, from 1).
+        lists. Its strength is √(share of the question that its sentence and names make up + 0.02) / √(place of the
+        other, from 1).
         """
         found: list[Link | None] = [None] * len(self._pool.passages)
         contents = self._pool.contents

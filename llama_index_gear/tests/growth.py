@@ -1,4 +1,4 @@
-"""How the time of some work grows with what it is given, on whatever machine and beside whatever else runs."""
+"""Assert that the time of some work grows no faster than what it is given, on whatever machine."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def test_a_phrase_counts_as_often_as_the_question_has_it_and_once_a_passage() ->
 
 
 def test_phrases_of_a_pool_that_grew_are_those_of_one_made_at_once() -> None:
-    """What its first passages state is read once; what each phrase counts depends on all passages."""
+    """Its first passages are read for phrases once; the weight of a phrase depends on all passages."""
     question = "alpha beta gamma delta"
     texts = ["alpha beta", "gamma delta, alpha beta", "beta gamma", "none", "alpha beta gamma delta"]
     passages = [make_passage(str(number), text) for number, text in enumerate(texts)]

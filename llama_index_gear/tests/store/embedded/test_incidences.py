@@ -1,4 +1,4 @@
-"""What is kept in memory of an open collection's triples: the engine's answers, whatever is written in between."""
+"""The triples of an open collection in memory answer as the engine does, whatever is written in between."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What is kept in memory of an open collection's passages: what is stored, whatever is written in between."""
+"""The passages of an open collection in memory are those that are stored, whatever is written in between."""
 
 import random
 from collections.abc import Callable
