@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -171,23 +171,18 @@ class StoreAliases:
 
     def find_flow(self) -> Flow[list[AliasPair]]:
         """The flow of `find_aliases`."""
-        filters, offset = self.tenancy.scope_filters(None), None
+        filters = self.tenancy.scope_filters(None)
         stated: dict[tuple[str, str], AliasPair] = {}
         linked: set[tuple[str, str]] = set()
         if not (yield from self.collections.triples_exist_flow()):
             return []
-        while True:
-            points, offset = yield from self.collections.page_flow(
-                self.collections.triples, _match(filters), payload=TRIPLE_FIELDS, vectors=False, offset=offset
-            )
-            for point in filter(is_triple, points):
+        for page in self._page_flows(_match(filters)):
+            for point in (yield from page):
                 triple = to_stored_triple(point, 0.0).triple
                 linked.update((min(pair), max(pair)) for pair in read_aliases(point.payload))
                 if states_alias(triple) and len(set(triple.entities)) == 2:
                     pair = _order(triple.subject, triple.object)
                     stated.setdefault(pair.keys, pair)
-            if offset is None:
-                break
         meanings = Counter(entity_key(pair.alias) for pair in stated.values())
         new = [keys for keys, pair in stated.items() if keys not in linked and meanings[entity_key(pair.alias)] == 1]
         return [stated[keys] for keys in sorted(new)]
@@ -261,16 +256,11 @@ class StoreAliases:
             return links
         is_empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=ALIASES))
         match_ = models.Filter(must=build_conditions(filters, under=METADATA), must_not=[is_empty])
-        offset = None
-        while True:
-            points, offset = yield from self.collections.page_flow(
-                self.collections.triples, match_, payload=self._fields, vectors=False, offset=offset
-            )
-            for point in filter(is_triple, points):
+        for page in self._page_flows(match_):
+            for point in (yield from page):
                 tenant = read_tenant(self.tenancy, point.payload)
                 links.update(Link(tenant, min(pair), max(pair)) for pair in read_aliases(point.payload))
-            if offset is None:
-                return links
+        return links
 
     def read_names_flow(
         self, links: Iterable[Link], filters: MetadataFilters | None
@@ -280,8 +270,8 @@ class StoreAliases:
         names: dict[tuple[str | None, str], str] = {}
         if not wanted or not (yield from self.collections.triples_exist_flow()):
             return names
-        for points in self._page_flows(_list_keys(links), filters):
-            for point in (yield from points):
+        for page in self._pages_of_keys(_list_keys(links), filters):
+            for point in (yield from page):
                 triple, tenant = to_stored_triple(point, 0.0).triple, read_tenant(self.tenancy, point.payload)
                 for text in (triple.subject, triple.object):
                     if (place := (tenant, entity_key(text))) in wanted:
@@ -296,9 +286,9 @@ class StoreAliases:
         Links that were stored since then, by another process, stay. Return the ids of passages that lacked some.
         """
         partners, outdated = index_partners(wanted), dict[str, None]()
-        for points in self._page_flows(_list_keys(stored | wanted), filters):
+        for page in self._pages_of_keys(_list_keys(stored | wanted), filters):
             changes = LinkChanges()
-            for point in (yield from points):
+            for point in (yield from page):
                 own, tenant = own_entities(point.payload), read_tenant(self.tenancy, point.payload)
                 links = {key: set(partners.get((tenant, key), ())) for key in own}
                 for key, alias in read_aliases(point.payload):
@@ -310,26 +300,20 @@ class StoreAliases:
                 yield from changes.write_flow(self.collections)
         return list(outdated)
 
-    def _page_flows(self, keys: Sequence[str], filters: MetadataFilters | None) -> Iterable[Flow[list[Any]]]:
+    def _pages_of_keys(self, keys: Sequence[str], filters: MetadataFilters | None) -> Iterator[Flow[list[Any]]]:
         """Yield flows that each read a page of the triples with one of the keys."""
         for start in range(0, len(keys), _KEYS):
-            match_ = _match(filters, match_any("entities", keys[start : start + _KEYS]))
-            cursor: list[Any] = [None]
-            while True:
-                yield self._page_flow(match_, cursor)
-                if cursor[0] is None:
-                    break
+            yield from self._page_flows(_match(filters, match_any("entities", keys[start : start + _KEYS])))
 
-    def _page_flow(self, match_: models.Filter | None, cursor: list[Any]) -> Flow[list[Any]]:
-        """Read the page at the cursor, without what is no triple, and move it."""
-        points, cursor[0] = yield from self.collections.page_flow(
-            self.collections.triples, match_, payload=self._fields, vectors=False, offset=cursor[0]
-        )
-        return list(filter(is_triple, points))
+    def _page_flows(self, match_: models.Filter | None) -> Iterator[Flow[list[Any]]]:
+        """Yield flows that each read a page of the triples that match, without what is no triple."""
+        fields = [*TRIPLE_FIELDS, *list_tenant_fields(self.tenancy)]
+        for page in self.collections.page_flows(self.collections.triples, match_, payload=fields):
+            yield _keep_triples_flow(page)
 
-    @property
-    def _fields(self) -> list[str]:
-        return [*TRIPLE_FIELDS, *list_tenant_fields(self.tenancy)]
+
+def _keep_triples_flow(page: Flow[list[Any]]) -> Flow[list[Any]]:
+    return list(filter(is_triple, (yield from page)))
 
 
 def _match(filters: MetadataFilters | None, *conditions: Any) -> models.Filter | None:

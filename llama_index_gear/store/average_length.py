@@ -60,14 +60,13 @@ class AverageLength:
     def _measure_stored_flow(self) -> Flow[list[int]]:
         """Return the lengths of the first 1,000 stored passages, with a page of them in memory."""
         lengths: list[int] = []
-        offset, has_more = None, (yield from self.collections.exists_flow())
-        while has_more and len(lengths) < _LEARNED_FROM:
-            points, offset = yield from self.collections.page_flow(
-                self.collections.passages, None, payload=NODE_FIELDS, vectors=False, limit=_PAGE, offset=offset
-            )
-            nodes = [node for node, _ in read_passages(points)[0]]
+        if not (yield from self.collections.exists_flow()):
+            return lengths
+        for page in self.collections.page_flows(self.collections.passages, None, payload=NODE_FIELDS, limit=_PAGE):
+            nodes = [node for node, _ in read_passages((yield from page))[0]]
             lengths += yield from ask(RunFunction(partial(self._measure, nodes)))
-            has_more = offset is not None
+            if len(lengths) >= _LEARNED_FROM:
+                break
         return lengths[:_LEARNED_FROM]
 
     def _measure(self, nodes: Sequence[BaseNode]) -> list[int]:

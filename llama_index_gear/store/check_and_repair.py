@@ -277,12 +277,10 @@ class StoreChecks:
 
     def _find_faults_flow(self, has_triples: bool, passages: int) -> Flow[_Findings]:
         """Compare every stored passage with its triples; collect the faults."""
-        findings, offset = _Findings(), None
+        findings = _Findings()
         with tqdm(total=passages, desc="Checking passages", disable=not self.show_progress) as bar:
-            while True:
-                points, offset = yield from self.collections.page_flow(
-                    self.collections.passages, None, payload=True, vectors=False, limit=_PAGE, offset=offset
-                )
+            for page in self.collections.page_flows(self.collections.passages, None, payload=True, limit=_PAGE):
+                points = yield from page
                 owners, foreign = read_owners(points)
                 findings.foreign += foreign
                 stored = (yield from self._read_triples_flow(owners)) if has_triples and owners else {}
@@ -297,8 +295,7 @@ class StoreChecks:
                     if not self.writes.tenancy.is_owned(owner.node):
                         findings.without_tenant.append(node_id)
                 bar.update(len(points))
-                if offset is None:
-                    return findings
+        return findings
 
     def _read_triples_flow(self, owners: Sequence[Owner]) -> Flow[dict[str, dict[str, Any]]]:
         """Read the points of the passages' triples: passage id → triple id → point."""
@@ -318,12 +315,9 @@ class StoreChecks:
         Points that hold no triple, and name no passage that is stored, are added to the foreign ones.
         """
         missing: dict[str, None] = {}
-        offset = None
         with tqdm(total=triples, desc="Checking triples", disable=not self.show_progress) as bar:
-            while True:
-                points, offset = yield from self.collections.page_flow(
-                    self.collections.triples, None, payload=TRIPLE_FIELDS, vectors=False, offset=offset
-                )
+            for page in self.collections.page_flows(self.collections.triples, None, payload=TRIPLE_FIELDS):
+                points = yield from page
                 named = [get_passage_id(point) for point in points]
                 passage_ids = list(dict.fromkeys(filter(None, named)))
                 present = (yield from self.collections.find_present_flow(passage_ids)) if has_passages else set()
@@ -334,49 +328,33 @@ class StoreChecks:
                         else:
                             findings.foreign.append(str(point.id))
                 bar.update(len(points))
-                if offset is None:
-                    return list(missing)
+        return list(missing)
 
     def _reembed_flow(self, passages: int) -> Flow[None]:
         """Embed all passages and triples again with the store's model; their ids stay, and so does their order."""
-        offset = None
         with tqdm(total=passages, desc="Embedding again", disable=not self.show_progress) as bar:
-            while passages:
-                points, offset = yield from self.collections.page_flow(
-                    self.collections.passages,
-                    None,
-                    payload=True,
-                    vectors=False,
-                    limit=self.writes.batch_size,
-                    offset=offset,
-                )
+            for page in self._batch_flows() if passages else ():
+                points = yield from page
                 nodes = yield from self._make_writable_flow(points)
                 if nodes:
                     yield from _embed_flow(nodes)
                     yield from self.writes.rewrite_flow(nodes, embed_triples=True)
                 bar.update(len(points))
-                if offset is None:
-                    return
+
+    def _batch_flows(self, *, vectors: bool = False) -> Iterable[Flow[list[Any]]]:
+        """Yield flows that each read the points of a batch of passages."""
+        name, size = self.collections.passages, self.writes.batch_size
+        return self.collections.page_flows(name, None, payload=True, vectors=vectors, limit=size)
 
     def _weigh_flow(self, passages: int) -> Flow[None]:
         """Make the BM25 weights anew of all passages whose weights are of another average length."""
-        offset = None
         with tqdm(total=passages, desc="Weighing words again", disable=not self.show_progress) as bar:
-            while passages:
-                points, offset = yield from self.collections.page_flow(
-                    self.collections.passages,
-                    None,
-                    payload=True,
-                    vectors=True,
-                    limit=self.writes.batch_size,
-                    offset=offset,
-                )
+            for page in self._batch_flows(vectors=True) if passages else ():
+                points = yield from page
                 nodes = yield from self.writes.average.find_drift_flow(points)
                 if nodes:
                     yield from self.writes.rewrite_flow(nodes, embed_triples=False)
                 bar.update(len(points))
-                if offset is None:
-                    return
 
 
 def _embed_flow(nodes: Sequence[BaseNode]) -> Flow[None]:

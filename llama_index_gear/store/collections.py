@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -338,7 +338,7 @@ class Collections:
         match_: models.Filter | None,
         *,
         payload: bool | list[str],
-        vectors: Any,
+        vectors: Any = False,
         limit: int = PAGE,
         offset: Any = None,
     ) -> Flow[tuple[list[Any], Any]]:
@@ -346,6 +346,29 @@ class Collections:
         call = build_page(name, match_, payload=payload, vectors=vectors, limit=limit, offset=offset)
         (points, next_offset) = yield from ask(call)
         return list(points), next_offset
+
+    def page_flows(
+        self,
+        name: str,
+        match_: models.Filter | None,
+        *,
+        payload: bool | list[str],
+        vectors: Any = False,
+        limit: int = PAGE,
+    ) -> Iterator[Flow[list[Any]]]:
+        """Yield a flow for each page of the points that match, by id. Each is run before the next is asked for."""
+        cursor: list[Any] = [None]
+
+        def next_flow() -> Flow[list[Any]]:
+            points, cursor[0] = yield from self.page_flow(
+                name, match_, payload=payload, vectors=vectors, limit=limit, offset=cursor[0]
+            )
+            return points
+
+        while True:
+            yield next_flow()
+            if cursor[0] is None:
+                return
 
     def find_present_flow(self, node_ids: Sequence[str]) -> Flow[set[str]]:
         """Return those of these passage ids that are stored."""
@@ -368,16 +391,11 @@ class Collections:
     ) -> Flow[list[Any]]:
         """Read all points that match, or the first `limit`, one page at a time."""
         points: list[Any] = []
-        offset = None
-        while limit is None or len(points) < limit:
-            page_size = PAGE if limit is None else min(PAGE, limit - len(points))
-            page, offset = yield from self.page_flow(
-                name, match_, payload=payload, vectors=vectors, limit=page_size, offset=offset
-            )
-            points.extend(page)
-            if offset is None:
+        for page in self.page_flows(name, match_, payload=payload, vectors=vectors, limit=min(PAGE, limit or PAGE)):
+            points += yield from page
+            if limit is not None and len(points) >= limit:
                 break
-        return points
+        return points[:limit]
 
     def update_flow(self, name: str, operations: Sequence[Any]) -> Flow[None]:
         """Change points in one call, by one operation after the other."""

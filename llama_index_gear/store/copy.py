@@ -69,18 +69,11 @@ def copy_flow(
         QdrantCall("count", {"collection_name": collections.passages, "count_filter": match_, "exact": True})
     )
     has_triples = yield from collections.triples_exist_flow()
-    copied, offset, size = 0, None, source.batch_size
+    copied, size = 0, source.batch_size
     ahead = 2 * target.limit if target.limit > 1 else 1  # pages that are looked up at once
     with tqdm(total=counted.count, desc="Copying passages and triples", disable=not show_progress) as bar:
-        while True:
-            page, offset = yield from collections.page_flow(
-                collections.passages,
-                match_,
-                payload=NODE_FIELDS,
-                vectors=False,
-                limit=ahead * size,
-                offset=offset,
-            )
+        for pages in collections.page_flows(collections.passages, match_, payload=NODE_FIELDS, limit=ahead * size):
+            page = yield from pages
             flows = [
                 _copy_page_flow(
                     source, target, at_target, page[start : start + size], match_, average, bar, has_triples
@@ -89,8 +82,6 @@ def copy_flow(
             ]
             counts: list[int] = yield from run_all_flow(flows, target.limit)
             copied += sum(counts)
-            if offset is None:
-                break
     if may_lack:  # once more: another process may have embedded the target's triples meanwhile
         yield from at_target.route_flow(_note_lacking_flow(target))
     return copied

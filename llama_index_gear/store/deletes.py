@@ -121,13 +121,8 @@ class StoreDeletes:
             claim.release()
 
     def _delete_all_left_over_flow(self, match_: models.Filter, has_passages: bool) -> Flow[None]:
-        offset, has_more = None, True
-        while has_more:
-            points, offset = yield from self.collections.page_flow(
-                self.collections.triples, match_, payload=_MARKS, vectors=False, offset=offset
-            )
-            yield from self.delete_left_over_flow(points, has_passages)
-            has_more = offset is not None
+        for page in self.collections.page_flows(self.collections.triples, match_, payload=_MARKS):
+            yield from self.delete_left_over_flow((yield from page), has_passages)
 
     def delete_left_over_flow(self, triples: Sequence[Any], has_passages: bool) -> Flow[set[str]]:
         """Delete those of these triples that are left over, without a passage; return the passages that are stored.
@@ -231,20 +226,17 @@ class UnfinishedWrites:
 
     def finish_flow(self) -> Flow[None]:
         """The flow of `finish_writes`."""
-        name = self.collections.triples
         has_passages = yield from self.collections.exists_flow()
-        has_triples = yield from self.collections.has_triples_flow()
+        if not (yield from self.collections.has_triples_flow()):
+            return
         # Without passages, no call left the triples that are there but one that cleared the store.
-        conditions = [match_any(UNFINISHED, [ANY_CALL])] if has_passages else []
-        offset = None
-        while has_triples:
-            points, offset = yield from self.collections.page_flow(
-                name, self._match(conditions), payload=["passage_id", WRITE, UNFINISHED], vectors=False, offset=offset
-            )
+        match_ = self._match([match_any(UNFINISHED, [ANY_CALL])] if has_passages else [])
+        fields = ["passage_id", WRITE, UNFINISHED]
+        for page in self.collections.page_flows(self.collections.triples, match_, payload=fields):
+            points = yield from page
             ids = list(dict.fromkeys(get_passage_id(point) for point in points if self._is_left(point)))
             for start in range(0, len(ids), self.writes.batch_size):
                 yield from self._finish_passages_flow(ids[start : start + self.writes.batch_size], has_passages)
-            has_triples = offset is not None
 
     def _finish_passages_flow(self, passage_ids: Sequence[str], has_passages: bool) -> Flow[None]:
         """Delete the triples of those of these passages that are gone, and write the others once more.

@@ -105,17 +105,11 @@ class StoreReads(TripleReads):
     def ids_flow(self) -> Flow[list[str]]:
         """List the ids of passages; one page of passages at a time is in memory."""
         ids: list[str] = []
-        offset, has_more = None, (yield from self._exists_flow())
-        while has_more:
-            points, offset = yield from self.collections.page_flow(
-                self.collections.passages,
-                models.Filter(must=build_conditions(self.filters)),
-                payload=NODE_FIELDS,
-                vectors=False,
-                offset=offset,
-            )
-            ids += [to_node(point).node_id for point in points]
-            has_more = offset is not None
+        if not (yield from self._exists_flow()):
+            return ids
+        match_ = models.Filter(must=build_conditions(self.filters))
+        for page in self.collections.page_flows(self.collections.passages, match_, payload=NODE_FIELDS):
+            ids += [to_node(point).node_id for point in (yield from page)]
         return ids
 
     def imported_flow(self, collection: str, place: str, offset: Any) -> Flow[tuple[list[BaseNode], Any]]:

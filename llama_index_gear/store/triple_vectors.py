@@ -51,20 +51,11 @@ class TripleVectors:
 
     def _embed_lacking_flow(self, bar: Any) -> Flow[int]:
         """Embed all triples that lack a vector, a page at a time; return their number."""
-        embedded, offset, has_more = 0, None, True
-        while has_more:
-            points, offset = yield from self.collections.page_flow(
-                self.collections.triples,
-                match_lacking(DENSE),
-                payload=TRIPLE_FIELDS,
-                vectors=False,
-                limit=_PAGE,
-                offset=offset,
-            )
-            number = yield from self._embed_page_flow(points)
+        embedded, name = 0, self.collections.triples
+        for page in self.collections.page_flows(name, match_lacking(DENSE), payload=TRIPLE_FIELDS, limit=_PAGE):
+            number = yield from self._embed_page_flow((yield from page))
             embedded += number
             bar.update(number)
-            has_more = offset is not None
         return embedded
 
     def _embed_page_flow(self, points: Sequence[Any]) -> Flow[int]:

@@ -89,15 +89,9 @@ class VectorChecks:
 
         A text without words has no BM25 weights.
         """
-        match_ = match_lacking(vector)
         found: dict[str, None] = {}
-        offset, has_more = None, True
-        while has_more:
-            points, offset = yield from self.collections.page_flow(
-                name, match_, payload=self._fields(name), vectors=False, limit=_PAGE, offset=offset
-            )
-            has_more = offset is not None
-            lacking = self._read(name, points)
+        for page in self.collections.page_flows(name, match_lacking(vector), payload=self._fields(name), limit=_PAGE):
+            lacking = self._read(name, (yield from page))
             if vector == SPARSE:
                 lacking = yield from ask(RunFunction(partial(_keep_worded, lacking, self._encoder(name))))
             ids = list(dict.fromkeys(point.passage_id for point in lacking))

@@ -18,7 +18,7 @@ from llama_index.core.vector_stores.types import (
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind
-from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.flow import Flow, arun, blocking, unblocked
 from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, make_encoder
@@ -235,11 +235,12 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
         await super().aclose()
         self._locks.epoch += 1
 
-    # -- LlamaIndex's vector store interface ---------------------------------------------------------------------
+    # -- LlamaIndex's vector store interface; mypy takes `self` of the async twins for LlamaIndex's class ---------
 
+    @blocking
     def add(
         self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode] = (), **kwargs: Any
-    ) -> list[str]:
+    ) -> Flow[list[str]]:
         """Store passages with their triples. A passage whose id is already stored is replaced, with its triples.
 
         If a model could not extract it (see `GeARTripleExtractor`), it keeps the triples that the store has of its
@@ -264,51 +265,40 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
                 surrogate.
 
         """
-        return run(self._writes.add_flow(nodes, if_unchanged_since), self._answer)
+        return self._writes.add_flow(nodes, if_unchanged_since)
 
-    async def async_add(
-        self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode] = (), **kwargs: Any
-    ) -> list[str]:
-        """`add`, without blocking the event loop."""
-        return await arun(self._writes.add_flow(nodes, if_unchanged_since), self._aanswer)
+    async_add = unblocked(add)  # type: ignore[arg-type]
 
-    def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+    @blocking
+    def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> Flow[None]:
         """Delete all passages of a document, and their triples."""
-        run(self._deletes.delete_document_flow(ref_doc_id), self._answer)
+        return self._deletes.delete_document_flow(ref_doc_id)
 
-    async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """`delete`, without blocking the event loop."""
-        await arun(self._deletes.delete_document_flow(ref_doc_id), self._aanswer)
+    adelete = unblocked(delete)  # type: ignore[arg-type]
 
+    @blocking
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
-    ) -> None:
+    ) -> Flow[None]:
         """Delete the passages that have one of these ids and match the filters, and their triples.
 
         Raises:
             ArgumentError: neither ids nor filters are given (that would delete everything: call `clear`).
 
         """
-        run(self._delete_nodes_flow(node_ids, filters), self._answer)
-
-    async def adelete_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
-    ) -> None:
-        """`delete_nodes`, without blocking the event loop."""
-        await arun(self._delete_nodes_flow(node_ids, filters), self._aanswer)
-
-    def _delete_nodes_flow(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
         yield from self._text_indexes.check_flow(filters)
         yield from self._deletes.delete_nodes_flow(node_ids, filters)
 
-    def clear(self) -> None:
+    adelete_nodes = unblocked(delete_nodes)  # type: ignore[arg-type]
+
+    @blocking
+    def clear(self) -> Flow[None]:
         """Delete both collections, with all tenants' passages; a tenant's store deletes only that tenant's."""
-        run(self._deletes.clear_flow(), self._answer)
+        return self._deletes.clear_flow()
 
-    async def aclear(self) -> None:
-        """`clear`, without blocking the event loop."""
-        await arun(self._deletes.clear_flow(), self._aanswer)
+    aclear = unblocked(clear)  # type: ignore[arg-type]
 
+    @blocking
     def get_nodes(
         self,
         node_ids: list[str] | None = None,
@@ -316,7 +306,7 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
         limit: int | None = None,
         *,
         with_embeddings: bool = True,
-    ) -> list[BaseNode]:
+    ) -> Flow[list[BaseNode]]:
         """Return the passages that have one of these ids (default: any) and match the filters.
 
         Args:
@@ -327,8 +317,7 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
             with_embeddings: read their embeddings too, most of a passage's memory. Default True.
 
         """
-        flow = self._get_nodes_flow(node_ids, filters, limit, with_embeddings)
-        return run(flow, self._answer)
+        return self._reads(filters).get_flow(node_ids, limit, with_embeddings)
 
     async def aget_nodes(
         self,
@@ -339,15 +328,10 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
         with_embeddings: bool = True,
     ) -> list[BaseNode]:
         """`get_nodes`, without blocking the event loop."""
-        flow = self._get_nodes_flow(node_ids, filters, limit, with_embeddings)
-        return await arun(flow, self._aanswer)
+        return await arun(self._reads(filters).get_flow(node_ids, limit, with_embeddings), self._aanswer)
 
-    def _get_nodes_flow(
-        self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, with_embeddings: bool
-    ) -> Flow[list[BaseNode]]:
-        return self._reads(filters).get_flow(node_ids, limit, with_embeddings)
-
-    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+    @blocking
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> Flow[VectorStoreQueryResult]:
         """Search passages: dense (DEFAULT), BM25 (SPARSE), or both fused by reciprocal rank fusion (HYBRID).
 
         Similarities are cosines, BM25 scores or fused scores, by mode. `alpha` (HYBRID) weighs dense against sparse,
@@ -363,13 +347,8 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
             EmbeddingError: `query_embedding` is not a list of finite numbers, or has another dimension.
 
         """
-        return run(self._query_flow(query, kwargs), self._answer)
-
-    async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """`query`, without blocking the event loop."""
-        return await arun(self._query_flow(query, kwargs), self._aanswer)
-
-    def _query_flow(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
         hint = "write VectorStoreQuery(query_str=…), or ask an index's retriever"
         check_kind(VectorStoreQuery, hint=hint, query=query)
-        return self._reads(query.filters).query_flow(query, read_native_filter(options))
+        return self._reads(query.filters).query_flow(query, read_native_filter(kwargs))
+
+    aquery = unblocked(query)  # type: ignore[arg-type]
