@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.knowledge_graph.triples_file import Position, ReadReport
-from llama_index_gear.knowledge_graph.wikidata_index import Entity
 
 _NUMBER = re.compile(r"([PQ])([1-9]\d{0,17})")
 _ENTITY = re.compile(rb"<http://www\.wikidata\.org/entity/([PQ][1-9]\d{0,17})>")
@@ -28,6 +27,28 @@ _DIRECT = b"<http://www.wikidata.org/prop/direct/"
 _LABEL = b"<http://www.w3.org/2000/01/rdf-schema#label>"
 _ALTERNATIVE = b"<http://www.w3.org/2004/02/skos/core#altLabel>"
 _SAME = b"<http://www.w3.org/2002/07/owl#sameAs>"
+
+
+@dataclass
+class Entity:
+    """An entity of a dump. Items have Wikidata's numbers (42 is Q42), properties their negatives (−31 is P31).
+
+    Attributes:
+        id: number of the entity.
+        label: label in the best language that has one; empty if none has.
+        language: rank of that language among the chosen ones, from 0.
+        aliases: aliases in the best language that has some.
+        statements: (property, item) pairs, each once.
+        target: number of the item that this one redirects to; None: no redirect.
+
+    """
+
+    id: int
+    label: str = ""
+    language: int = 0
+    aliases: Sequence[str] = ()
+    statements: dict[tuple[int, int], None] = field(default_factory=dict)
+    target: int | None = None
 
 
 @dataclass(frozen=True)

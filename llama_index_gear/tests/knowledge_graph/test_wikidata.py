@@ -17,8 +17,8 @@ import pytest
 from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
 from llama_index_gear.knowledge_graph import triples_file, wikidata
 from llama_index_gear.knowledge_graph.triples_file import TriplesFile
-from llama_index_gear.knowledge_graph.wikidata import WikidataDump
-from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
+from llama_index_gear.knowledge_graph.wikidata import WikidataDump, WikidataIndex
+from llama_index_gear.knowledge_graph.wikidata_formats import Entity
 from llama_index_gear.tests.growth import assert_linear
 from llama_index_gear.triple import GraphTriple, Triple
 
