@@ -8,48 +8,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
-from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import TextNode
 from openai_server import OpenAIServer, Reply
 
 from llama_index_gear import (
-    Budget,
-    GeARQueryEngine,
     GeARRetriever,
-    GeARTripleExtractor,
     GeARVectorStore,
-    PassageSelector,
     SyncGERetriever,
     T2RAGRetriever,
     Triple,
     attach_triples,
 )
-from llama_index_gear.nodes import read_triples
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import WordEmbedding
 
 QUESTION = "Where does the father of Ann live?"
 TEXTS = {"a": "Cheese is made of milk", "b": "Ann has a father, who is Bob", "c": "Bob lives in Rome"}
 JSON_OBJECT = {"type": "json_object"}
-STEP_SCHEMA = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "step",
-        "schema": {
-            "type": "object",
-            "properties": {
-                "needed": {"type": "array", "items": {"type": "integer"}},
-                "facts": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
-                "answerable": {"type": "boolean"},
-                "answer": {"type": "string"},
-                "query": {"type": "string"},
-            },
-            "required": ["needed", "facts", "answerable"],
-        },
-    },
-}
 FACTS = [["Ann", "father", "Bob"], ["Bob", "lives in", "Rome"]]
 VERDICT = {"answerable": True, "answer": "Rome"}
 REPLIES: dict[str, dict[str, Any]] = {  # by the first key of the form that the prompt asks for
@@ -87,11 +63,6 @@ def honor(body: dict[str, Any]) -> Reply:
         names = form["json_schema"]["schema"]["properties"]
         reply = {name: reply[name] for name in names if name in reply}
     return Reply(json.dumps(reply))
-
-
-def refuse(body: dict[str, Any]) -> Reply:
-    """Answer as a server that refuses JSON mode."""
-    return Reply("response_format is not supported by this model", status=400)
 
 
 def ignore(body: dict[str, Any]) -> Reply:
@@ -141,58 +112,3 @@ async def test_an_agents_calls_carry_it_and_every_token_is_counted(
         server.usage.prompt_tokens,
         server.usage.completion_tokens,
     )
-
-
-def test_without_it_this_server_would_not_be_read(store: GeARVectorStore, server: OpenAIServer) -> None:
-    server.answer = honor
-    _, trace = GeARRetriever(store, llm=server.llm()).retrieve_with_trace(QUESTION)
-    assert trace.gist == [] and len(trace.steps[0].problems) == 1 and len(server.requests) == 2
-
-
-@MODES
-@pytest.mark.parametrize("answer", [honor, ignore])
-async def test_a_schema_fits_where_all_replies_have_one_form(
-    store: GeARVectorStore, server: OpenAIServer, answer: Callable[..., Reply], mode: str
-) -> None:
-    server.answer = answer
-    llm = server.llm(additional_kwargs={"response_format": STEP_SCHEMA}, reuse_client=False)
-    engine = GeARQueryEngine(GeARRetriever(store, llm=llm, budget=Budget(max_llm_calls=1)))
-    response = engine.query(QUESTION) if mode == "sync" else await engine.aquery(QUESTION)
-    assert str(response) == "Rome [1][2]" and len(server.requests) == 1
-    assert server.requests[0]["response_format"] == STEP_SCHEMA
-
-
-@MODES
-async def test_a_server_that_refuses_it_is_heard_at_once(
-    store: GeARVectorStore, server: OpenAIServer, mode: str
-) -> None:
-    """The first call's error is raised, as any error of the client; an extractor, which goes on, notes it."""
-    server.answer = refuse
-    llm = server.llm(additional_kwargs={"response_format": JSON_OBJECT}, reuse_client=False)
-    nodes = [NodeWithScore(node=TextNode(id_=name, text=text)) for name, text in TEXTS.items()]
-    selector, extractor = PassageSelector(llm=llm), GeARTripleExtractor(llm=llm)
-    retriever = GeARRetriever(store, llm=llm)
-    with pytest.raises(openai.BadRequestError, match="response_format is not supported"):
-        retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-    with pytest.raises(openai.BadRequestError, match="response_format is not supported"):
-        if mode == "sync":
-            selector.postprocess_nodes(nodes, query_str=QUESTION)
-        else:
-            await selector.apostprocess_nodes(nodes, query_str=QUESTION)
-    passages = [TextNode(id_="b", text=TEXTS["b"])]
-    (node,) = extractor(passages) if mode == "sync" else await extractor.acall(passages)
-    assert read_triples(node) == [] and node.metadata["gear_extraction"]["outcome"] == "failed"
-    assert "response_format is not supported" in str(extractor.ledger.failures)
-    assert [body["response_format"] for body in server.requests] == [JSON_OBJECT] * 3
-
-
-def test_answers_are_written_by_a_model_without_it(store: GeARVectorStore, server: OpenAIServer) -> None:
-    """An engine's prompt for the answer asks for text: OpenAI refuses it in JSON mode, so another model writes."""
-    server.answer = honor
-    json_llm = server.llm(additional_kwargs={"response_format": JSON_OBJECT})
-    retriever = PaperGeARRetriever(SyncGERetriever(store, llm=json_llm), calls="single")
-    with pytest.raises(openai.BadRequestError, match="must contain the word 'json'"):
-        GeARQueryEngine(retriever).query(QUESTION)
-    engine = GeARQueryEngine(retriever, get_response_synthesizer(llm=server.llm()))
-    assert str(engine.query(QUESTION)) == "I would say that it is Rome."
-    assert ["response_format" in body for body in server.requests] == [True, True, True, False]
