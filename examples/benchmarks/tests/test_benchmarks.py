@@ -7,10 +7,8 @@ import importlib.resources
 import json
 import re
 import shlex
-import socket
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +20,9 @@ import remeasure
 import retrieval
 from baselines.hipporag import HippoRAGRetriever
 from baselines.ircot import IRCoTRetriever
-from harness import command_line, synthetic_graphs
+from harness import command_line
 from harness.answers import ANSWER_PROMPT
-from harness.data import Dataset, Passage, Question, load, thin_triples
+from harness.data import Dataset, Passage, Question, load
 from harness.evaluation import NoResultError, add_comparisons, ask_questions, build_rows, measure
 from harness.measures import (
     compare,
@@ -32,17 +30,13 @@ from harness.measures import (
     exact_match,
     f1,
     interval,
-    normalize,
 )
 from harness.methods import Fixed, Workbench, to_nodes
 from harness.recorded_llm import RecordedLLM
 from harness.settings import BOUNDS, Settings
-from harness.stand_in_readers import own_reader, recorded_reader
-from harness.usage import EmbeddingClock, TimedRetriever, count_spending
-from hypothesis import given
-from hypothesis import strategies as st
-from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from harness.stand_in_readers import own_reader
+from harness.usage import EmbeddingClock
+from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from llama_index_instrumentation import get_dispatcher
 from repository import BENCHMARKS, EXAMPLES
 
@@ -73,12 +67,6 @@ from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 def test_exact_match_and_f1(answer: str, accepted: Sequence[str], match: float, overlap: float) -> None:
     assert exact_match(answer, accepted) == match
     assert f1(answer, accepted) == pytest.approx(overlap)
-
-
-def test_a_closed_answer_scores_only_if_both_sides_say_it() -> None:
-    """The score follows HotpotQA's script, which compares normalized answers such as "no" as wholes."""
-    assert f1("no", ["No"]) == 1.0 and f1("no way", ["way no"]) == 1.0
-    assert normalize("The U.S.A. — an idea") == "usa — idea"
 
 
 def test_an_interval_holds_the_mean_and_shrinks_with_more_questions() -> None:
@@ -311,22 +299,6 @@ def test_breakdowns_are_means_over_their_questions(bench: Workbench, monkeypatch
         assert shared["recall@5"] == (75.0 if size == 8 else 50.0), group
 
 
-def test_more_than_nine_gold_passages(bench: Workbench) -> None:
-    bench.nodes = [TextNode(id_=f"p{n}") for n in range(12)]
-    bench.dataset.questions = [replace(ASKED[0], gold=tuple(f"p{n}" for n in range(12)))]
-    results = measure_methods(bench, "gold", "closed-book")
-    assert [row["hits@15"] for row in results] == ["c", "0"] and results[0]["hits@10"] == "a"
-    results[0]["method"], results[1]["method"] = "some", "none"
-    add_comparisons(results, bench.dataset.questions, "none")
-    assert results[0]["gain@15"]["points"] == 100.0 and results[0]["gain@10"]["points"] == pytest.approx(83.33)
-
-
-def test_bounds_are_no_hypotheses(bench: Workbench) -> None:
-    results = measure_methods(bench, "gold", "closed-book", "bm25", "hybrid")
-    add_comparisons(results, ASKED, "bm25")
-    assert [result.get("against") for result in results] == [None, None, None, "bm25"]
-
-
 def test_methods_by_name(bench: Workbench) -> None:
     names = ("bm25", "hybrid", "hybrid+naive", "hybrid+naive+pagerank", "hipporag", "rank-hybrid+naive")
     results = measure_methods(bench, *names, "hybrid+naive+external", "graph", "graph+naive")
@@ -345,15 +317,6 @@ def test_a_stand_in_notes_what_the_passages_have(bench: Workbench) -> None:
     for name in ("hybrid+sync", "hybrid+gear"):
         (result,) = measure_methods(bench, name)
         assert result["calls"] == 1.0 and result["prompt_tokens"] == 0.0 and result["recall@5"] == 100.0
-
-
-def test_the_recorded_reader_says_what_was_recorded(bench: Workbench) -> None:
-    bench.dataset.reader = {"1": [("Stephen", "father", "Dell Curry")]}
-    bench.llm = recorded_reader(bench.dataset, bench.store)
-    retriever = bench.retriever("bm25+sync", 5, Settings(base_top_k=1))
-    first = retriever.retrieve(ASKED[0].question)
-    assert {node.node_id for node in first} >= {"stephen", "dell"}  # BM25's one passage, and where the fact leads
-    assert first[0].node.metadata["gear_chain"]
 
 
 def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,44 +346,6 @@ def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypa
     ):
         with pytest.raises(SystemExit, match=message):
             list(build_rows(["hybrid+naive"], Settings(), [sweep]))
-
-
-@pytest.mark.parametrize(
-    ("method", "set_", "sweep", "others"),
-    [
-        ("hybrid+naive", {"beam_size": 5}, "beam_size=5,10", ["10"]),
-        ("hybrid+naive", {}, "gamma=5,20,none", ["5"]),  # twice the beam size
-        ("hybrid+gear", {}, "max_steps=1,2,4", ["1", "2"]),
-        ("hybrid+gear", {"max_steps": 2}, "max_steps=1,2,4", ["1", "4"]),
-        ("t2rag", {}, "max_steps=3,4", ["4"]),
-        ("hybrid+gear+external", {}, "max_steps=2,4", ["4"]),
-        ("hybrid+ircot", {}, "base_top_k=10,20", ["20"]),
-        ("hybrid+naive", {}, "base_top_k=10,20", ["10", "20"]),
-    ],
-)
-def test_a_swept_value_that_is_set_anyway_is_no_other_row(
-    method: str, set_: dict[str, Any], sweep: str, others: list[str]
-) -> None:
-    rows = list(build_rows([method], Settings(**set_), [sweep]))
-    name = sweep.partition("=")[0]
-    assert [row.name for row in rows] == [method, *(f"{method}[{name}={value}]" for value in others)]
-
-
-def test_a_sample_is_drawn_by_its_seed(dataset: Dataset) -> None:
-    dataset.questions = [Question(str(n), str(n), ("milk",)) for n in range(50)]
-    first, again, other = (
-        [
-            question.id
-            for question in retrieval.choose_questions(dataset, parse_options("--sample", "9", "--seed", seed))
-        ]
-        for seed in "001"
-    )
-    assert first == again != other and len(set(first)) == 9
-    assert [question.id for question in retrieval.choose_questions(dataset, parse_options("--limit", "2"))] == [
-        "0",
-        "1",
-    ]
-    assert len(retrieval.choose_questions(dataset, parse_options())) == 50
 
 
 def test_what_answers_and_calls_cost(bench: Workbench) -> None:
@@ -491,19 +416,6 @@ def test_a_reader_selects_from_what_it_is_shown(bench: Workbench) -> None:
         assert [node.node_id for node in found] == shown[::-1]
 
 
-def test_a_reader_is_shown_passages_in_another_order(bench: Workbench) -> None:
-    """Reversed and shuffled, numbers name the passages as they were shown, and the rest follow as shown."""
-    shown = [node.node_id for node in bench.retriever("graph", 3, Settings()).retrieve(ASKED[0].question)]
-    assert len(shown) == 3
-    found = {}
-    for order in ("given", "reversed", "shuffled"):
-        bench.llm = ScriptedLLM(['{"needed": [1]}'])
-        retriever = bench.retriever("graph+select", 5, Settings(show_top_k=3, show_order=order))
-        found[order] = [node.node_id for node in retriever.retrieve(ASKED[0].question)]
-    assert found["given"] == shown and found["reversed"] == shown[::-1]
-    assert sorted(found["shuffled"]) == sorted(shown)
-
-
 @pytest.mark.parametrize("base", ["graph", "hybrid"])
 def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: Path, base: str) -> None:
     facts = '"facts": [["Stephen", "son of", "Dell Curry"]]'
@@ -516,26 +428,6 @@ def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: 
     assert (retriever.base_retriever is None) == (base == "graph")
     result = measure(row, bench.dataset.questions, bench, parse_options("--answers"))
     assert (result["calls"], result["steps"], result["em"]) == (1.0, 1.0, 100.0) and "answer_calls" not in result
-
-
-def test_offline_refuses_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, getattr(socket.socket, name))  # undone after the test
-    monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
-    retrieval.refuse_network()
-    with pytest.raises(OSError, match="--offline: no connection to example.com"):
-        socket.create_connection(("example.com", 80), timeout=0.1)
-    with socket.socket() as elsewhere, pytest.raises(OSError, match=r"--offline: no connection to 192.0.2.1"):
-        elsewhere.connect(("192.0.2.1", 80))
-    with socket.socket() as elsewhere, pytest.raises(OSError, match=r"--offline: no connection to 192.0.2.1"):
-        elsewhere.connect_ex(("192.0.2.1", 80))
-    with socket.socket(type=socket.SOCK_DGRAM) as elsewhere:
-        for arguments in ((b"?", ("192.0.2.1", 53)), (b"?", 0, ("192.0.2.1", 53))):
-            with pytest.raises(OSError, match=r"--offline: no connection to 192.0.2.1"):
-                elsewhere.sendto(*arguments)
-        assert elsewhere.sendto(b"?", ("127.0.0.1", 9)) == 1
-    with socket.create_server(("127.0.0.1", 0)) as here, socket.create_connection(here.getsockname()) as connected:
-        assert connected.getpeername() == here.getsockname()
 
 
 def test_a_model_that_fails_is_no_result(bench: Workbench, tmp_path: Path) -> None:
@@ -569,28 +461,6 @@ def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
     assert len({retrieval.note_path(tmp_path / name) for name in ("s.minilm", "s.mpnet", "s", "s.json")}) == 4
 
 
-@given(
-    st.dictionaries(st.text(max_size=3), st.lists(st.tuples(*[st.text(max_size=2)] * 3), max_size=6), max_size=6),
-    st.floats(0.01, 1),
-    st.floats(0.01, 1),
-)
-def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: float, other: float) -> None:
-    """The harness keeps the asked share of triples, in their passages and order; a larger share contains a smaller."""
-
-    def count_placed(share: float) -> Counter[tuple[str, Any]]:
-        kept = thin_triples(triples, share, seed=1)
-        assert kept.keys() == triples.keys()
-        for passage_id, facts in kept.items():
-            rest = iter(triples[passage_id])
-            assert all(fact in rest for fact in facts)
-        return Counter((passage_id, fact) for passage_id, several in kept.items() for fact in several)
-
-    whole = sum(map(len, triples.values()))
-    fewer, more = count_placed(min(one, other)), count_placed(max(one, other))
-    assert fewer <= more and (fewer.total(), more.total()) == tuple(round(s * whole) for s in sorted((one, other)))
-    assert thin_triples(triples, 1.0, seed=1) == triples
-
-
 def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Dataset) -> None:
     llm = RecordedLLM(None, None, "one")
 
@@ -609,41 +479,12 @@ def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Da
     assert describe_composition(triples="offline") != by_rule
 
 
-def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
-    def measure_frequencies(draw: Any, triples: int) -> Any:
-        """Count the passages in which each entity stands."""
-        passages = (set(pairs.ravel().tolist()) for _, several in draw(triples) for pairs in several)
-        counted = np.array(list(Counter(entity for entities in passages for entity in entities).values()))
-        assert sum(len(several) for _, several in draw(triples)) == triples // 10
-        return counted, (counted**2).sum() / counted.sum()
-
-    counted, by_mention = measure_frequencies(synthetic_graphs.draw_extracted, 91_720)
-    assert (len(counted), counted.sum()) == (77_194, 110_023)  # nearly as many mentions as HotpotQA has
-    assert (counted == 1).mean() == pytest.approx(0.9, abs=0.005) and by_mention == pytest.approx(7.5, abs=0.05)
-    counted, by_mention = measure_frequencies(synthetic_graphs.draw_hubs, 100_000)
-    assert by_mention == pytest.approx(304, abs=1)
-    assert counted[counted >= 10].sum() / counted.sum() == pytest.approx(0.75, abs=0.03)
-    ((_, pairs),) = synthetic_graphs.draw_hubs(10_000)
-    assert np.bincount(pairs.ravel()).max() / 10_000 == pytest.approx(0.036, abs=0.003)
-    ((_, pairs),) = synthetic_graphs.draw_extracted(1_000)
-    assert max(Counter(pairs[0].ravel().tolist()).values()) == 7  # one entity joins seven of a passage's ten triples
-
-
 class Slow(WordEmbedding):
     """An embedding model that takes its time."""
 
     def _get_query_embedding(self, query: str) -> list[float]:
         time.sleep(0.05)
         return super()._get_query_embedding(query)
-
-
-class Embedding(BaseRetriever):
-    """A base retriever that embeds its question."""
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        Slow().get_query_embedding(query_bundle.query_str)
-        time.sleep(0.02)
-        return []
 
 
 @pytest.fixture
@@ -673,31 +514,6 @@ def test_all_embedding_is_put_down_apart(bench: Workbench, clock: None, tmp_path
     bench.store.close()
 
 
-def test_embedding_is_no_time_of_the_base(clock: None) -> None:
-    start = time.perf_counter()
-    with count_spending() as spent:
-        TimedRetriever(Embedding()).retrieve("Which?")
-    assert spent.embedding_seconds >= 0.05 and spent.base_seconds >= 0.02
-    assert spent.embedding_seconds + spent.base_seconds <= time.perf_counter() - start  # no moment counts twice
-
-
-def test_a_paid_run_keeps_its_replies_beside_its_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    out, elsewhere = tmp_path / "mine.json", tmp_path / "elsewhere.jsonl"
-    for arguments, kept in (
-        (["--out", str(out)], tmp_path / "mine.replies.jsonl"),
-        (["--out", str(out), "--replies", str(elsewhere)], elsewhere),
-    ):
-        assert retrieval.open_model(parse_options("--llm", "openai", *arguments)) is not None
-        assert list(tmp_path.iterdir()) == [kept]
-        kept.unlink()
-    retrieval.open_model(parse_options("--llm", "openai"))
-    retrieval.open_model(parse_options("--out", str(out)))
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(SystemExit, match="--replies names the file"):
-        retrieval.open_model(parse_options("--llm", "openai", "--offline", "--out", str(out)))
-
-
 def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
     found = '{"entities": ["Stephen"], "triples": [["Stephen", "plays", "basketball"]]}'
     llm = RecordedLLM(ScriptedLLM([found] * len(nodes)), tmp_path / "replies.jsonl")
@@ -709,18 +525,6 @@ def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
     assert took["ingest_calls"] == len(nodes) and took["completion_tokens_per_passage"] > 5
     assert took["prompt_tokens_per_passage"] > took["completion_tokens_per_passage"]
     assert store.client.count(store.triple_collection_name).count == len(nodes)
-    store.close()
-
-
-def test_a_reply_that_cannot_be_read_is_counted_and_a_call_that_fails_ends_the_run(
-    tmp_path: Path, nodes: list[BaseNode]
-) -> None:
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
-    babbling = RecordedLLM(ScriptedLLM([lambda _: "Well, well."] * 2 * len(nodes)), None)
-    took = retrieval.ingest(nodes, store, "llm", babbling)
-    assert took["ingest_outcomes"] == {"unreadable": len(nodes)}
-    with pytest.raises(SystemExit, match=f"no triples of {len(nodes)} passages.*NotRecordedError"):
-        retrieval.ingest(nodes, store, "llm", RecordedLLM(None, None, "m"))
     store.close()
 
 
@@ -895,36 +699,3 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
     assert {result.node.node_id: result.score for result in found} == pytest.approx(expected, abs=1e-6)
     assert [result.node.node_id for result in found] == sorted(names, key=lambda name: -expected[name])
     assert {result.node.node_id for result in found[:2]} == {"stephen", "extra"}
-
-
-def test_hipporags_model_drops_facts(nodes: list[BaseNode]) -> None:
-    embed, question = WordEmbedding(), "Who is the father of Stephen"
-
-    def score_nodes(llm: ScriptedLLM | None, facts: int = 2) -> dict[str, float | None]:
-        retriever = HippoRAGRetriever(nodes, embed, facts=facts, llm=llm)
-        return {node.node_id: node.score for node in retriever.retrieve(question)}
-
-    llm = ScriptedLLM(["Of these: [1]", "[2, 7]", "all of them", "[]"])
-    assert score_nodes(llm) == pytest.approx(score_nodes(None, facts=1))
-    (shown,) = llm.history
-    assert "\n1. Stephen" in shown and "\n2. " in shown and "\n3. " not in shown and question in shown
-    second = score_nodes(llm)
-    assert second != pytest.approx(score_nodes(None, facts=1)) and second != pytest.approx(score_nodes(None))
-    assert score_nodes(llm) == pytest.approx(score_nodes(None))
-    query = np.asarray(embed.get_query_embedding(question))
-    texts = {node.node_id: node.get_content(MetadataMode.EMBED) for node in nodes}
-    cosines = {name: float(np.asarray(embed.get_text_embedding(text)) @ query) for name, text in texts.items()}
-    assert score_nodes(llm) == pytest.approx(cosines, abs=1e-6)
-
-
-def test_hipporag_2_in_full_has_synonyms_and_its_filters_recorded_replies(bench: Workbench, tmp_path: Path) -> None:
-    bench.dataset.triples["bare"] = [("Curry Dell", "is", "bare")]  # alike Dell Curry
-    bench.nodes = to_nodes(bench.dataset, with_triples=True)
-    llm = RecordedLLM(ScriptedLLM(["[1]"]), tmp_path / "replies.jsonl")
-    found = []
-    for name in ("hipporag-filter", "hipporag-synonyms-filter", "hipporag-synonyms"):
-        bench.llm = llm if name == "hipporag-filter" else RecordedLLM(None, tmp_path / "replies.jsonl")
-        several = bench.retriever(name, 5, Settings()).retrieve(ASKED[0].question)
-        found.append({node.node_id: node.get_score() for node in several})
-    once, whole, unfiltered = found
-    assert whole != pytest.approx(unfiltered) and whole["bare"] > 1.5 * once["bare"]

@@ -11,8 +11,6 @@ import chunks
 import pytest
 from chunks import Span
 from harness.data import Dataset, Passage, Question
-from reporting.results import Results
-from reporting.tables_chunks import chunk_sizes
 
 PASSAGES = [
     Passage("curry", "Stephen Curry", "Stephen Curry is a son of Dell Curry."),
@@ -92,14 +90,6 @@ def test_a_quoted_sentence_is_the_evidence(tmp_path: Path) -> None:
     assert places["dell"].start < quoted.start < quoted.end < places["dell"].end
 
 
-def test_a_drawn_corpus_has_the_gold_of_the_drawn_questions() -> None:
-    dataset = Dataset("small", PASSAGES, [QUESTION, Question("r", "Where is Tech?", ("tech",))])
-    drawn = chunks.draw(dataset, 1, 3)
-    (question,) = drawn.questions
-    ids = [passage.id for passage in drawn.passages]
-    assert len(ids) == 3 and set(question.gold) <= set(ids) and ids == [p.id for p in PASSAGES if p.id in ids]
-
-
 def test_the_script_measures_every_size_and_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "small"
     folder.mkdir()
@@ -143,24 +133,3 @@ def test_the_script_measures_every_size_and_method(tmp_path: Path, monkeypatch: 
         assert all(set(row["recall"]) == set(by_name["dense"]["recall"]) for row in by_name.values())
         assert {name: row["against"] for name, row in by_name.items() if "gain" in row} == chunks.AGAINST
     assert {row["recall"]["20,000 characters"] for row in whole["rows"]} == {100.0}
-
-
-def test_the_report_marks_what_is_ahead_and_what_is_behind(tmp_path: Path) -> None:
-    recall = {"5 chunks": 50.0, "5,000 characters": 40.0, "10,000 characters": 45.0}
-    gain = {
-        "5 chunks": {"points": 9.0, "p": 0.01},
-        "5,000 characters": {"points": -9.0, "p": 0.01},
-        "10,000 characters": {"points": -9.0, "p": 0.2},
-    }
-    rows = [{"method": "dense", "recall": recall}, {"method": "graph", "recall": recall, "gain": gain}]
-    have = {"chunks": 1234, "characters": 900, "triples": 5678, "cut_off": 3, "longer": 7, "unread": 12.5}
-    size = {**have, "average_words": 80.0, "rows": rows}
-    written = {"small": {"questions": 9, "passages": 1000, "sizes": {"224": size}}}
-    (tmp_path / "chunks.json").write_text(json.dumps(written), "utf-8")
-    made = chunk_sizes(Results(tmp_path))
-    assert "| 224: dense | 50.0 | 40.0 | 45.0 |" in made
-    assert "| 224: `GraphRetriever`, against hybrid | 50.0\\* | 40.0† | 45.0 |" in made
-    assert "| small: 9 questions, 1,000 passages |" in made
-    assert "| 224 | 1,234 | 900 | 5,678 | 3 | 7 | 12.5 % | 80 |" in made
-    (tmp_path / "chunks.json").unlink()
-    assert chunk_sizes(Results(tmp_path)) == ""

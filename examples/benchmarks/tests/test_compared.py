@@ -8,18 +8,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import compared
 import pytest
 import ranking
 import retrieval
 from baselines.property_graph import IndexedGraphStore, MatrixVectorStore, PropertyGraphRetriever
-from harness.data import Question, load, write_whole
+from harness.data import load, write_whole
 from harness.methods import Workbench, to_nodes
 from harness.settings import Settings
 from llama_index.core import PropertyGraphIndex
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import VectorContextRetriever
@@ -147,41 +145,3 @@ def test_each_method_has_a_row(sample: Path, tmp_path: Path, monkeypatch: pytest
     with pytest.raises(SystemExit, match="was not filled to the end"):
         compared.main()
     (tmp_path / "note").rename(sample / "sample-offline.made_of.json")
-
-
-def test_recalls_are_kept_for_the_next_run(
-    nodes: list[BaseNode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
-    make = compared.make_retrievers
-
-    def count(method: str, *arguments: Any) -> list[BaseRetriever]:
-        made.append(method)
-        return make(method, *arguments)
-
-    monkeypatch.setattr(compared, "make_retrievers", count)
-    asked = [
-        Question("1", "Whose son is Stephen Curry?", ("p-stephen", "p-dell")),
-        Question("2", "Cheese", ("p-milk",)),
-    ]
-    embed, ids, kept = WordEmbedding(), [*STATED], tmp_path / "small.compared.json"
-    with closing(GeARVectorStore.from_path(tmp_path / "store", embed_model=embed, embed_triples=True)) as store:
-        store.add(
-            [node.model_copy(update={"embedding": embed.get_text_embedding(node.get_content())}) for node in nodes]
-        )
-        first = compared.measure_compared(store, ids, asked[:1], (1, 3), kept, "made of this")
-        assert made == list(compared.METHODS) == list(first)
-        assert compared.measure_compared(store, ids, asked[:1], (1, 3), kept, "made of this") == first
-        assert made == list(compared.METHODS)
-        both = compared.measure_compared(store, ids, asked, (1, 3), kept, "made of this")
-        assert {name: {cut: of[cut][:1] for cut in of} for name, of in both.items()} == first
-        assert made == [*compared.METHODS] * 2
-        compared.measure_compared(store, ids, asked, (1, 3), kept, "made of that")
-        assert made == [*compared.METHODS] * 3
-        assert all(of[3] == [1.0, 1.0] for name, of in both.items() if name != "naive")
-
-
-def test_a_method_is_asked_by_its_question(nodes: list[BaseNode]) -> None:
-    retriever = PropertyGraphRetriever(nodes, WordEmbedding(), similarity_top_k=3, entities=2)
-    question = Question("1", "Whose son is Stephen Curry?", ("p-stephen", "p-bare"))
-    assert compared.recall_at((1, 3), [retriever], question) == [0.5, 0.5]
