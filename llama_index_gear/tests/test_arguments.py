@@ -191,22 +191,6 @@ def test_what_is_outside_its_range_is_refused_by_name(
         assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("number", [0, True, 10**9])
-def test_a_request_of_a_retriever_s_flow_is_checked_too(store: GeARVectorStore, number: Any) -> None:
-    reads = read(store)
-    calls: list[Callable[[], object]] = [
-        lambda: reads.link_flow(["x"], query=VECTOR, top_k=number),
-        lambda: reads.align_flow(["x"], top_k=number),
-        lambda: reads.lists_flow("x", VECTOR, [VectorStoreQueryMode.DEFAULT], top_k=number),
-        lambda: reads.neighbors_flow([("ada",)], VECTOR, [], limit=number),
-        lambda: reads.search_flow(["x"], passages=number),
-        lambda: reads.passage_triples_flow(["p"], VECTOR, limit=number),
-    ]
-    for call in calls:
-        with pytest.raises(ArgumentError, match="1 or more"):
-            call()
-
-
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("Budget", {"max_llm_calls": 1, "max_tokens": 10**7, "timeout": 1_000_000}),
     ("Budget", {"timeout": 1e-3}),
@@ -326,15 +310,3 @@ def test_a_component_is_read_from_what_it_wrote() -> None:
     for copy in (pickle.loads(pickle.dumps(extractor)), MentionTripleExtractor.from_dict(extractor.to_dict())):
         assert copy == extractor
     assert pickle.loads(pickle.dumps(ToPropertyGraph())) == ToPropertyGraph()
-
-
-@pytest.mark.parametrize("make_one", [GeARVectorStore.from_path, ExternalTripleStore.from_path])
-def test_nor_is_one_of_a_store_s_folder(make_one: Callable[..., Any], tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="titel_key"):
-        make_one(tmp_path, titel_key="name")
-
-
-def test_nor_one_of_an_engine_over_a_store(store: GeARVectorStore) -> None:
-    for engine in (GeARQueryEngine, T2RAGQueryEngine):
-        with pytest.raises((ArgumentError, TypeError), match="titel_key"):
-            engine.from_vector_store(store, llm=ScriptedLLM(), titel_key="name")

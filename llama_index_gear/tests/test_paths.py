@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.llms.openai import OpenAI
-from qdrant_client import QdrantClient
 
-from llama_index_gear import ExternalTripleStore, GeARVectorStore, RankingWeights, WikidataDump
+from llama_index_gear import GeARVectorStore, RankingWeights, WikidataDump
 from llama_index_gear.errors import read_path
-from llama_index_gear.extraction.openai_batch import OpenAIBatch
 from llama_index_gear.knowledge_graph.triples_file import TriplesFile
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import passage
@@ -28,24 +25,10 @@ def fill_store(path: str) -> None:
         store.add(EMBED([node]))
 
 
-def draw_graph(path: str) -> None:
-    with GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED) as store:
-        store.add(EMBED([passage("p", "Ada wrote notes", [("Ada", "wrote", "notes")])]))
-        store.to_html(path, "Ada")
-
-
-def fill_graph(path: str) -> None:
-    with ExternalTripleStore.from_path(path, embed_model=EMBED) as graph:
-        graph.load(TriplesFile("~/in.tsv"))
-
-
 USES: dict[str, Callable[[str], Any]] = {
     "GeARVectorStore.from_path": fill_store,
-    "ExternalTripleStore.from_path": fill_graph,
-    "GeARVectorStore.to_html": draw_graph,
     "RankingWeights.save": lambda path: RankingWeights.default().save(path),
     "Trace.to_html": lambda path: Trace(question="Who?").to_html(path),
-    "OpenAIBatch": lambda path: OpenAIBatch(OpenAI(model="gpt-4o-mini", api_key="none"), path),
 }
 
 
@@ -56,7 +39,6 @@ def test_what_is_written_lies_at_home(
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     work.mkdir()
-    (home / "in.tsv").write_text("Ada\twrote\tnotes\n")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(work)
     use("~/out")

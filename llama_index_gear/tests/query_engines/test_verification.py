@@ -325,21 +325,6 @@ async def test_events_tell_of_the_checks_before_the_response_comes(store: GeARVe
     )
 
 
-@MODES
-async def test_the_page_and_the_terminal_show_it(
-    store: GeARVectorStore, mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    engine, _ = make_engine(store, [NEXT, select_and_answer("bob")], judge("ann", "bob"))
-    _, trace = await query(mode, engine)
-    page = trace.to_html(tmp_path / "page.html").read_text("utf-8")
-    ranks = {source.passage_id: rank for rank, source in enumerate(trace.passages, start=1)}
-    links = [f"<li><a href='#passage-{ranks[name]}'>{TEXTS[name]}</a></li>" for name in ("bob", "ann")]
-    assert f"alone</p><ul class='supporting'>{''.join(links)}</ul>" in page
-    assert f"<li>From {TEXTS['bob']}: does not follow. {LACKING}</li>" in page
-    trace.show()
-    assert f"alone: {TEXTS['bob']}; " in capsys.readouterr().out
-
-
 def test_a_stream_is_refused(store: GeARVectorStore) -> None:
     for calls in SEARCHES:
         with pytest.raises(ArgumentError, match="verify .*leave streaming out"):
@@ -348,12 +333,6 @@ def test_a_stream_is_refused(store: GeARVectorStore) -> None:
         make_engine(store, [], response_synthesizer=get_response_synthesizer(llm=ScriptedLLM(), streaming=True))
     with pytest.raises(ArgumentError, match="verify .*leave streaming out"):
         T2RAGQueryEngine(T2RAGRetriever(store, llm=ScriptedLLM()), verify=True, streaming=True)
-
-
-def test_in_one_line(store: GeARVectorStore) -> None:
-    llm = ScriptedLLM([select_and_answer("bob")], otherwise=judge("bob"))
-    response = GeARQueryEngine.from_vector_store(store, llm=llm, verify=True).query(QUESTION)
-    assert response.metadata is not None and response.metadata["gear_supporting"] == ["bob"]
 
 
 @MODES

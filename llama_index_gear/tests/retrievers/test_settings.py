@@ -151,13 +151,6 @@ def test_an_agent_has_what_its_expansion_has(store: GeARVectorStore, graph: Exte
     assert SyncGERetriever(store, llm=ScriptedLLM())._expansion.check_alignment is None
 
 
-def test_a_setting_that_was_read_cannot_be_written(store: GeARVectorStore) -> None:
-    """A setting is read-only: the flow was made with its value, so a new one would change nothing."""
-    retriever = NaiveGERetriever(store)
-    with pytest.raises(AttributeError):
-        retriever.similarity_top_k = 5  # type: ignore[misc]
-
-
 def test_an_engine_takes_what_it_and_its_retriever_take(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     llm = ScriptedLLM()
     engine = GeARQueryEngine.from_vector_store(store, llm, max_steps=2, answer_top_k=3, budget=BUDGET)
@@ -269,14 +262,6 @@ def test_a_fact_is_linked_to_as_many_passages_as_filters_admit(store: GeARVector
     assert "tea" in link.passages
 
 
-def test_a_question_that_is_none_is_refused_before_a_trace_is_made(store: GeARVectorStore) -> None:
-    retriever = PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM()))
-    for question in (5, None, QueryBundle(5)):  # type: ignore[arg-type]
-        for call in (retriever.retrieve_with_trace, GeARQueryEngine(retriever).query_with_trace):
-            with pytest.raises(ArgumentError, match="a question must be text"):
-                call(question)  # type: ignore[arg-type]
-
-
 def test_the_postprocessor_walks_a_graph_that_exists(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     given = [NodeWithScore(node=TextNode(id_="tea", text="Gift of tea"), score=1.0)]
     found = DiverseTripleBeamSearch(store, graph=graph).postprocess_nodes(given, query_str=QUESTION)
@@ -355,13 +340,6 @@ def test_prompts_of_every_form_are_asked(store: GeARVectorStore, prompt: Any, be
         ),
     ):
         assert shown.removeprefix("user: ").startswith(begins) and QUESTION in shown and "Gift" in shown
-
-
-def test_every_choice_of_a_selector_is_checked(store: GeARVectorStore) -> None:
-    whole, partial = PromptTemplate("{question} {passages}"), PromptTemplate("Chat without anything")
-    prompt = SelectorPromptTemplate(default_template=whole, conditionals=[(lambda llm: True, partial)])
-    with pytest.raises(ArgumentError, match="lacks the variables passages and question"):
-        SyncGERetriever(store, llm=ScriptedLLM(), prompts={"read": prompt})
 
 
 def test_where_nobody_reads_there_is_no_prompt(store: GeARVectorStore) -> None:

@@ -17,11 +17,7 @@ from llama_index.core.schema import NodeWithScore
 from llama_index_gear.errors import StoreError
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
-from llama_index_gear.query_engines.gear import GeARQueryEngine
-from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
-from llama_index_gear.retrievers.paper_gear import ExternalGeARRetriever, PaperGeARRetriever
-from llama_index_gear.retrievers.t2rag import T2RAGRetriever
+from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import passage
@@ -49,25 +45,18 @@ def graph(tmp_path: Path) -> Iterator[ExternalTripleStore]:
 
 
 def make_holders(store: GeARVectorStore, graph: ExternalTripleStore) -> dict[str, Any]:
-    llm, bound = MockLLM(), store.for_tenant("me")
-    gear, t2rag = PaperGeARRetriever(SyncGERetriever(bound, llm=llm)), T2RAGRetriever(bound, llm=llm)
+    bound = store.for_tenant("me")
+    search = DiverseTripleBeamSearch(bound)
+    index = VectorStoreIndex.from_vector_store(bound, embed_model=EMBED)
     return {
         "engine": store.client,
         "what holds the engine": {"client": [store.client]},
         "store": store,
         "tenant": bound,
         "graph": graph,
-        "naive": NaiveGERetriever(bound),
-        "sync": SyncGERetriever(bound, llm=llm),
-        "gear": gear,
-        "external": ExternalGeARRetriever(SyncGERetriever(bound, llm=llm, graph=graph)),
-        "t2rag": t2rag,
-        "gear engine": GeARQueryEngine(gear),
-        "t2rag engine": T2RAGQueryEngine(t2rag),
-        "postprocessor": DiverseTripleBeamSearch(bound),
-        "llama_index's engine": VectorStoreIndex.from_vector_store(bound, embed_model=EMBED).as_query_engine(
-            llm=llm, node_postprocessors=[DiverseTripleBeamSearch(bound)]
-        ),
+        "retriever": NaiveGERetriever(bound),
+        "postprocessor": search,
+        "llama_index's engine": index.as_query_engine(llm=MockLLM(), node_postprocessors=[search]),
     }
 
 

@@ -7,10 +7,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from functools import partial
-from multiprocessing.connection import Connection
-from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -37,9 +34,7 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 from llama_index_gear.errors import (
     ArgumentError,
     EmbeddingError,
-    GeARError,
     StoreError,
-    StoreLockedError,
     TripleError,
 )
 from llama_index_gear.extraction.mention_extractor import MentionTripleExtractor
@@ -53,7 +48,6 @@ from llama_index_gear.store.schema import point_id_of
 from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
-from llama_index_gear.tests.processes import PROCESSES
 from llama_index_gear.tests.store_contract import (
     StoreContract,
     aread,
@@ -474,14 +468,10 @@ def test_a_copy_beside_the_original(make_store: MakeStore) -> None:
 # -- bad input -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("embedding", [None, []])
-def test_a_node_without_embedding_is_refused_before_anything_is_written(
-    make_store: MakeStore, embedding: list[float] | None
-) -> None:
+def test_a_node_without_embedding_is_refused_before_anything_is_written(make_store: MakeStore) -> None:
     store = make_store()
-    bare = TextNode(id_="bare", text="x", embedding=embedding)
     with pytest.raises(EmbeddingError, match="'bare'.*no embedding.*transformations"):
-        store.add([passage("p", "x", [("A", "is", "B")]), bare])
+        store.add([passage("p", "x", [("A", "is", "B")]), TextNode(id_="bare", text="x")])
     assert contents(store) == {}
 
 
@@ -534,24 +524,6 @@ def test_any_text_comes_back_unchanged(make_store: MakeStore, text: str) -> None
     assert read(store).passage_triples_flow(["id " + text], query, None) == []
 
 
-def test_metadata_that_json_has_no_word_for_is_stored_as_text(make_store: MakeStore) -> None:
-    store = make_store()
-    metadata = {"seen": date(2020, 1, 2), "pairs": {"c": {"d": Path("x")}}}
-    store.add([passage("p", "x", [("A", "is", "B")], metadata=metadata)])
-    (node,) = store.get_nodes()
-    assert {key: node.metadata[key] for key in metadata} == {"seen": "2020-01-02", "pairs": {"c": {"d": "x"}}}
-    assert store.check(sample_size=0).ok
-
-
-def test_a_passage_of_a_megabyte(make_store: MakeStore) -> None:
-    store = make_store()
-    text = "word " * 200_000 + "needle"
-    store.add([passage("big", text, [("needle", "is in", "haystack")]), passage("small", "hay")])
-    (node,) = store.get_nodes(["big"])
-    assert node.get_content() == text
-    assert store.query(make_query("needle", mode=VectorStoreQueryMode.SPARSE)).ids == ["big"]
-
-
 def test_triples_that_are_gone_do_no_harm(make_store: MakeStore) -> None:
     """A search survives that another caller deletes triples between two hops."""
     store = make_store()
@@ -573,46 +545,6 @@ def test_nothing_is_opened_before_the_first_call(tmp_path: Path) -> None:
     assert not path.exists()  # reading makes nothing either
     store.add([passage("p", "x")])
     assert path.exists()
-    store.close()
-
-
-def look_and_add(path: Path, report: Connection) -> None:
-    """Read the store and add to it, in another process."""
-    store = GeARVectorStore.from_path(path, embed_model=EMBED)
-    try:
-        found = sorted(node.node_id for node in store.get_nodes())
-        store.add([passage("other", "x")])
-        report.send(found)
-    except GeARError as error:
-        report.send(error)
-    finally:
-        store.close()
-
-
-def test_a_second_process_is_told_and_works_once_the_first_has_closed(tmp_path: Path) -> None:
-    def run_other() -> Any:
-        receive, send = PROCESSES.Pipe(duplex=False)
-        process = PROCESSES.Process(target=look_and_add, args=(tmp_path, send))
-        process.start()
-        send.close()
-        said = receive.recv()
-        process.join()
-        receive.close()
-        process.close()
-        return said
-
-    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
-    store.add([passage("mine", "x", [("A", "is", "B")])])
-    said = run_other()
-    assert isinstance(said, StoreLockedError)
-    assert str(tmp_path) in str(said) and "close it there" in str(said) and "GeARVectorStore(url=" in str(said)
-    second = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
-    with pytest.raises(StoreLockedError):  # another client in this process is no better off
-        second.get_nodes()
-    assert [node.node_id for node in store.get_nodes()] == ["mine"]  # and the owner suffers nothing
-    store.close()
-    assert run_other() == ["mine"]
-    assert {node.node_id for node in store.get_nodes()} == {"mine", "other"}  # opened again by the call
     store.close()
 
 
@@ -814,16 +746,6 @@ async def test_two_async_writers_and_readers_beside_them(make_store: MakeStore) 
     }
 
 
-async def test_concurrent_queries_equal_sequential_ones(make_store: MakeStore) -> None:
-    store = make_store()
-    await store.async_add([passage(f"n{n}", f"word{n} word{n + 1} word{n + 2}") for n in range(30)])
-    queries = [make_query(f"word{n} word{n + 1}", mode=VectorStoreQueryMode.HYBRID) for n in range(20)]
-    together = await asyncio.gather(*(store.aquery(query) for query in queries))
-    alone = [store.query(query) for query in queries]
-    assert [(r.ids, r.similarities) for r in together] == [(r.ids, r.similarities) for r in alone]
-    assert len({tuple(result.ids or []) for result in alone}) == 20  # different questions, different answers
-
-
 class Noted:
     """A client that notes the threads in which it is called."""
 
@@ -856,12 +778,6 @@ async def test_async_methods_leave_the_event_loop_free() -> None:
         client.threads.clear()
         await call()
         assert client.threads and threading.get_ident() not in client.threads, f"{name} stalled the event loop"
-
-
-async def test_sync_methods_work_inside_a_running_loop(make_store: MakeStore) -> None:
-    store = make_store()
-    store.add([passage("p", "x", [("A", "is", "B")])])
-    assert store.query(make_query("x")).ids == ["p"]
 
 
 def test_a_store_with_only_an_async_client_says_which_methods_to_use() -> None:
@@ -1025,30 +941,6 @@ def test_a_collection_without_triples_is_mended(reembed: bool) -> None:
     opened = GeARVectorStore(client=client, embed_model=EMBED)
     assert opened.check().incomplete == ("p",)
     assert opened.repair(reembed=reembed).ok and opened.check().triples == 1
-
-
-def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> None:
-    """A store checks its collections in the same way, whichever request comes first."""
-    client = EdgeClient(tmp_path)
-    GeARVectorStore(client=client, embed_model=EMBED, embed_triples=True).add([passage("p", "x", [("A", "is", "B")])])
-    vector = WordEmbedding(8).get_query_embedding("A")
-    for request in (
-        methodcaller("link_flow", ["A"], 1, vector),
-        methodcaller("passage_triples_flow", ["p"], vector, None),
-        methodcaller("neighbors_flow", [("a",)], vector, [], 1),
-    ):
-        with pytest.raises(EmbeddingError, match="8 dimensions.*256"):
-            request(read(GeARVectorStore(client=client, embed_model=WordEmbedding(8), embed_triples=True)))
-    client.create_collection("theirs", models.VectorParams(size=8, distance=models.Distance.COSINE))
-    with pytest.raises(StoreError, match="made by another program"):
-        request(
-            read(
-                GeARVectorStore(
-                    client=client, collection_name="theirs", embed_model=WordEmbedding(8), embed_triples=True
-                )
-            )
-        )
-    client.close()
 
 
 def test_what_llama_index_s_own_store_wrote_is_in_order() -> None:
