@@ -167,7 +167,7 @@ class Incidences:
             return
         shard.flush()  # closing it then writes nothing more
         linked = [[number, one.entities, one.aliases] for number, one in self._linked.items()]
-        columns = {"ids": _encode(self._pages), "linked": _encode([json.dumps(linked)])}
+        columns: dict[str, Any] = {"ids": _encode(self._pages), "linked": _encode([json.dumps(linked)])}
         columns["ends"] = np.frombuffer(self._ends, np.int32)
         for kind in ("entities", "passages"):
             names: _Names = getattr(self, f"_{kind}")

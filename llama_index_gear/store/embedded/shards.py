@@ -143,8 +143,8 @@ class OpenShards:
             StoreError: the folder is read-only or damaged, or the disk has too little room.
 
         """
-        if name in self._open_shards and not isinstance(self._open_shards[name].shard, SystemLock):
-            return self._open_shards[name].shard
+        if name in self._open_shards and not isinstance(shard := self._open_shards[name].shard, SystemLock):
+            return shard
         self._claim(name)
         edge_folder.check_writable(folder)
         edge_folder.check_room(folder)

@@ -400,7 +400,8 @@ def test_a_damaged_file_is_not_used(
         content[len(content) // 2] ^= 1
         kept.write_bytes(content)
     else:
-        kept.write_bytes({"cut": content[: len(content) // 2], "empty": b"", "of another kind": b"{}" * 20}[damage])
+        damaged = {"cut": bytes(content[: len(content) // 2]), "empty": b"", "of another kind": b"{}" * 20}
+        kept.write_bytes(damaged[damage])
     assert not check_answers(store, monkeypatch)
     store.clear()
     assert not kept.exists()
