@@ -116,7 +116,7 @@ class Pool:
     aliases: Collection[tuple[str, str]] = ()
     known: dict[str, Content] = field(default_factory=dict, repr=False, compare=False)
     stated: dict[str, list[str]] = field(default_factory=dict, repr=False, compare=False)
-    _found: dict[str, frozenset[int]] = field(default_factory=dict, repr=False, compare=False)
+    _found: dict[str | Triple, frozenset[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def extend(
         self,
@@ -194,6 +194,11 @@ class Pool:
     def _question_key(self) -> str:
         return entity_key(self.question)
 
+    @cached_property
+    def asked(self) -> list[list[str]]:
+        """For each passage, the keys of what it is about whose words all stand in the question."""
+        return [[key for key in content.topics if self.is_in_question(key)] for content in self.contents]
+
     def is_in_question(self, entity: str) -> bool:
         """Return True if all words of an entity's key stand in the question (`contains_word`)."""
         return _contains_words(self._question_key, entity)
@@ -239,16 +244,27 @@ class Pool:
         """
         found = frozenset[int]()
         for text in texts:
-            if text not in self._found:
-                self._found[text] = self._question_words.intersection(self.encoder.list_words(text))
-            found |= self._found[text]
+            found |= self._find(text)
+        return self._weigh(found)
+
+    def _find(self, text: str) -> frozenset[int]:
+        """Return the question's words that a text has."""
+        if text not in self._found:
+            self._found[text] = self._question_words.intersection(self.encoder.list_words(text))
+        return self._found[text]
+
+    def _weigh(self, found: frozenset[int]) -> float:
         if found not in self._shares:
             self._shares[found] = math.fsum(self.question_weights[word] for word in found)
         return self._shares[found]
 
     def fact_coverage(self, fact: Triple) -> float:
         """Return the `coverage` of a fact's text. Its parts are read once: facts have names and sentences in common."""
-        return self.coverage(fact.subject, fact.predicate, fact.object)
+        found = self._found.get(fact)
+        if found is None:
+            parts = (fact.subject, fact.predicate, fact.object)
+            found = self._found[fact] = frozenset[int]().union(*map(self._find, parts))
+        return self._weigh(found)
 
     @cached_property
     def question_weights(self) -> dict[int, float]:

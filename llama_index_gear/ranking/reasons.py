@@ -34,6 +34,7 @@ _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
 _MAX_WORDS = 5  # that are quoted
 _MOST_ASKED = 3  # words of the question that are quoted beside the place that they gave
+_WORDS = re.compile(r"\w+")
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 _QUOTES = re.compile(r"[\"“”„«»()\[\]]")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
@@ -204,9 +205,16 @@ def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
 
 def _spell(text: str, phrase: str) -> str:
     """Return some words of a line as a text writes them, with its capitals and marks, but for quotes and brackets."""
+    if text.isascii() and phrase.isascii():  # far faster than a pattern of its own, and the same words
+        found = [*_WORDS.finditer(text)]
+        written, wanted = [match[0].lower() for match in found], phrase.lower().split()
+        for place in range(len(found) - len(wanted) + 1):
+            if written[place : place + len(wanted)] == wanted:
+                return _QUOTES.sub("", text[found[place].start() : found[place + len(wanted) - 1].end()])
+        return phrase
     words = r"\W+".join(map(re.escape, phrase.split()))
-    written = re.search(rf"\b{words}\b", text, re.IGNORECASE)
-    return _QUOTES.sub("", written[0]) if written else phrase
+    matched = re.search(rf"\b{words}\b", text, re.IGNORECASE)
+    return _QUOTES.sub("", matched[0]) if matched else phrase
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
@@ -216,8 +224,7 @@ def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
 
 def _describe_in_question(pool: Pool, ranked: Ranked) -> str:
     passage = pool.places[ranked.id]
-    asked = [key for key in pool.contents[passage].topics if pool.is_in_question(key)]
-    return f"{_say_topic(pool, passage, max(asked, key=pool.coverage))}, which the question names"
+    return f"{_say_topic(pool, passage, max(pool.asked[passage], key=pool.coverage))}, which the question names"
 
 
 def _describe_named(pool: Pool, ranked: Ranked) -> str:

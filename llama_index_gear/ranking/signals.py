@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.nodes import read_section
-from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Content, Float32s, Pool, write_line
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Float32s, Pool, write_line
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import Triple, entity_key
 
@@ -199,7 +199,7 @@ class Company:
             "new_words": self._find_new_words(),
             "linked": linked,
             "named": named,
-            "in_question": np.array([self._cover_topic(content) for content in self._pool.contents]),
+            "in_question": np.array([max(map(self._pool.coverage, keys), default=0.0) for keys in self._pool.asked]),
             "tied": np.maximum.reduce([self.first_places, np.minimum(1.0, _STRONG * linked), named > 0, self._cover()]),
         }
 
@@ -269,6 +269,8 @@ class Company:
         words, others = self._pool.contents[place].words, [best for best in self.best[:_READ_FIRST] if best != place]
         shares = self._pool.question_weights
         new = shares.keys() & set(words).difference(*(self._pool.contents[other].words for other in others))
+        if not new:  # no word must be read
+            return []
         rarest = sorted(new, key=lambda number: (-shares[number], number))
         return [word for word in self._find_written(place, rarest) if "_" not in word][:_MOST_NAMED]
 
@@ -294,15 +296,10 @@ class Company:
         five parts.
         """
         words, line = self._question_line, self._pool.contents[place].line
-        stated = set(pairwise(line.split()))
         parts, start = dict[str, None](), 0
         while start < len(words) - 1 and len(parts) < _MOST_PARTS:
             end = start + 1
-            while (
-                end < min(len(words), start + _LONGEST_PART)
-                and (words[end - 1][0], words[end][0]) in stated
-                and f" {_join(words[start : end + 1])} " in line
-            ):
+            while end < min(len(words), start + _LONGEST_PART) and f" {_join(words[start : end + 1])} " in line:
                 end += 1
             telling = [at for at in range(start, end) if words[at][1]]
             if len(telling) > 1:
@@ -328,10 +325,6 @@ class Company:
         return [(word, split(word) & shares.keys()) for word in write_line(self._pool.question).split()]
 
     # -- facts ---------------------------------------------------------------------------------------------------
-
-    def _cover_topic(self, content: Content) -> float:
-        named = [key for key in content.topics if self._pool.is_in_question(key)]
-        return max(map(self._pool.coverage, named), default=0.0)
 
     def _find_naming(self, place: int) -> Link | None:
         named = [key for key in self._pool.contents[place].topics if key in self._links]

@@ -8,7 +8,7 @@ is ignored. Each collection has its own folder (see `store.embedded.folder`). On
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -388,9 +388,9 @@ class EdgeClient(BoundToProcess):
     ) -> list[list[Incidence]] | None:
         """Find the triples of each group in memory (`TripleReads.incident_flow`); None if not all of them are there."""
         with self._shards.hold():
-            shard = self._shard(collection_name)
-            incidences = self._shards.get_incidences(collection_name)
-            return incidences.find(groups, limits) if incidences.read(shard) else None
+            folder = self._folder(collection_name)
+            known = self._shards.get_incidences(collection_name, folder) if self._exists(collection_name) else None
+            return None if known is None else known.find(groups, limits)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -436,26 +436,26 @@ class EdgeClient(BoundToProcess):
         condition = None if update_filter is None else to_filter(update_filter)
         mode = None if update_mode is None else UPDATE_MODES[update_mode]
         operation = edge.UpdateOperation.upsert_points(list(batch), condition, mode)
-        self._update(collection_name, operation, lambda: sum(map(estimate_size, points)), list_vectors(points))
+        self._update(collection_name, operation, points)
 
     def _update_vectors(self, collection_name: str, points: Sequence[models.PointVectors]) -> None:
-        operation = edge.UpdateOperation.update_vectors(to_point_vectors(points))
-        self._update(collection_name, operation, lambda: sum(map(estimate_size, points)), list_vectors(points))
+        self._update(collection_name, edge.UpdateOperation.update_vectors(to_point_vectors(points)), points)
 
     def _update(
         self,
         collection_name: str,
         operation: edge.UpdateOperation,
-        size: Callable[[], int] = int,
-        vectors: Collection[str] = (),
+        points: Sequence[models.PointStruct | models.PointVectors] = (),
     ) -> None:
-        """Change points; `size` counts the bytes that are written, `vectors` are the names of those that points get."""
+        """Change points; `points` are those of them that are stored, or get vectors."""
+        vectors = list_vectors(points)
         with self._shards.hold():
             shard = self._shard(collection_name)
-            edge_folder.check_room(self.path, size, self._shards.measure_storage(collection_name, vectors))
+            storage = self._shards.measure_storage(collection_name, vectors)
+            edge_folder.check_room(self.path, lambda: sum(map(estimate_size, points)), storage)
             with edge_folder.raise_store_errors(self._folder(collection_name)):
+                self._shards.forget(collection_name, len(points))
                 self._shards.make_vectors(collection_name, vectors)
-            self._shards.forget(collection_name)
             shard.update(operation)
 
 

@@ -17,19 +17,20 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 from llama_index_gear.errors import StoreError, StoreLockedError
 
-_CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
-_PARTS = (_CONFIG, _SEGMENTS, _LOG)
+_CONFIG, _SEGMENTS, LOG = "edge_config.json", "segments", "wal"
+_PARTS = (_CONFIG, _SEGMENTS, LOG)
 _METADATA = "collection_metadata.json"  # ours: the engine keeps none
 _DECLARED = "declared_vectors.json"  # ours: dense vectors that no point has had yet
-_OWN = (*_PARTS, _METADATA, _DECLARED)
+_KEPT = "kept_triples.npz"  # ours: what graph questions ask for, see `store.embedded.incidences`
+_OWN = (*_PARTS, _METADATA, _DECLARED, _KEPT)
 _KINDS = ("vectors", "sparse_vectors")
 _SEGMENT_PARTS = (
     "segment.json",
@@ -129,6 +130,37 @@ def write_declared(folder: Path, vectors: Mapping[str, Any]) -> None:
         (folder / _DECLARED).unlink(missing_ok=True)
 
 
+def get_kept(folder: Path) -> Path:
+    """Return the path of the file that keeps a collection's triples as arrays, if there is one."""
+    return folder / _KEPT
+
+
+def write_kept(folder: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write that file, in one step; leave it out if the disk fails."""
+    draft = folder / f"{_WRITING}{_KEPT}"
+    with suppress(OSError):
+        try:
+            with draft.open("wb") as file:
+                write(file)
+            draft.replace(folder / _KEPT)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def read_state(folder: Path) -> bytes:
+    """Return a digest of what was written into a collection: each write changes the end of its log.
+
+    Opening it, and closing it after `flush`, change nothing of this.
+    """
+    digest = sha256()
+    with raise_store_errors(folder):
+        for file in sorted([*folder.glob(f"{_SEGMENTS}/*/segment.json"), *(folder / LOG).iterdir()]):
+            digest.update(f"{file.relative_to(folder)} {file.stat().st_size}\n".encode())
+            if not file.name.startswith("closed-"):
+                digest.update(file.read_bytes())
+    return digest.digest()
+
+
 def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
     try:
         value = json.loads((folder / name).read_text("utf-8"))
@@ -169,8 +201,8 @@ def _check_whole(folder: Path) -> None:
             raise _make_damage_error(folder, f"{_SEGMENTS}/{segment.name}/{missing[0]} is missing")
         if not 0 <= sum(name.startswith("vector_storage") for name in names) - vectors <= len(unfinished):
             raise _make_damage_error(folder, f"{_SEGMENTS}/{segment.name} has other vectors than {_CONFIG}")
-    if not any((folder / _LOG).iterdir()):
-        raise _make_damage_error(folder, f"{_LOG} is empty")
+    if not any((folder / LOG).iterdir()):
+        raise _make_damage_error(folder, f"{LOG} is empty")
 
 
 def _make_damage_error(folder: Path, fault: str) -> StoreError:
@@ -187,7 +219,7 @@ def get_place(folder: Path) -> Place | None:
     It is that of its log's folder: the engine holds it open, so no other folder gets its inode meanwhile.
     """
     try:
-        status = os.stat(os.path.join(folder, _LOG))
+        status = os.stat(os.path.join(folder, LOG))
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino

@@ -45,7 +45,7 @@ _QUEUE = ".queue"
 _FILLER = ".filler"
 
 
-class _SystemLock:
+class SystemLock:
     """A lock of the operating system on a file or folder. It is free once this object is gone, or its process.
 
     A forked child closes its copy, and leaves the lock to its parent.
@@ -57,8 +57,8 @@ class _SystemLock:
         self.place: Place = (status.st_dev, status.st_ino)
         self._path = path
         self._descriptor = descriptor
-        self.release = finalize(self, _release, descriptor, os.getpid())
-        self.release.atexit = False  # clients that are still open at the exit write their files first
+        self.close = finalize(self, _release, descriptor, os.getpid())
+        self.close.atexit = False  # clients that are still open at the exit write their files first
         free_in_child(self)
 
     def try_lock(self) -> bool:
@@ -91,7 +91,7 @@ class _SystemLock:
         return False
 
     def _at_fork_reinit(self) -> None:
-        self.release()
+        self.close()
 
 
 def _release(descriptor: int, process: int) -> None:
@@ -108,7 +108,7 @@ class Claim:
     lock: FolderLock
 
 
-class FolderLock(_SystemLock):
+class FolderLock(SystemLock):
     """The lock of a folder, which the clients of a process share: each claims its collections."""
 
     def __init__(self, folder: Path) -> None:
@@ -194,7 +194,7 @@ async def alock_folder(folder: Path, seconds: float = WAIT) -> FolderLock | None
         work.close()
 
 
-def lock_filler(folder: Path, seconds: float = WAIT) -> _SystemLock | None:
+def lock_filler(folder: Path, seconds: float = WAIT) -> SystemLock | None:
     """Wait until no other process fills a store, and be the one that does, for as long as the returned object lives.
 
     It is for a command of many turns, which gives the folder to others between them. The folder is made if there is
@@ -255,7 +255,7 @@ def make_locked_error(folder: Path, holder: str = "", waited: float = 0) -> Stor
 def _try_again(folder: Path, seconds: float, *, make: bool) -> Generator[None, None, FolderLock | None]:
     """Try to lock a folder, until it is locked; yield before each new try."""
     end = monotonic() + seconds
-    queue: _SystemLock | None = None
+    queue: SystemLock | None = None
     try:
         while True:
             with raise_store_errors(folder):
@@ -277,7 +277,7 @@ def _try_again(folder: Path, seconds: float, *, make: bool) -> Generator[None, N
             yield
     finally:
         if queue is not None:
-            queue.release()
+            queue.close()
 
 
 def _try_lock(folder: Path) -> FolderLock | None:
@@ -288,13 +288,13 @@ def _try_lock(folder: Path) -> FolderLock | None:
     return lock
 
 
-def _open_queue(folder: Path, flags: int) -> _SystemLock | None:
+def _open_queue(folder: Path, flags: int) -> SystemLock | None:
     return _open_hidden(folder / _QUEUE, flags)
 
 
-def _open_hidden(path: Path, flags: int) -> _SystemLock | None:
+def _open_hidden(path: Path, flags: int) -> SystemLock | None:
     with suppress(OSError):
-        return _SystemLock(path, flags)
+        return SystemLock(path, flags)
     return None
 
 

@@ -32,13 +32,20 @@ class StoredPayload(Mapping[str, str]):
     __slots__ = ("_content", "_kind", "key")
 
     def __init__(self, content: str, kind: str) -> None:
-        self._content = zlib.compress(content.encode("utf-8", "surrogatepass"), _FASTEST)
+        self._content: str | bytes = content
         self._kind = kind
         self.key: Any = None
+
+    def pack(self) -> None:
+        """Compress the content."""
+        if isinstance(self._content, str):
+            self._content = zlib.compress(self._content.encode("utf-8", "surrogatepass"), _FASTEST)
 
     def __getitem__(self, name: str) -> str:
         content, kind = NODE_FIELDS
         if name == content:
+            if isinstance(self._content, str):
+                return self._content
             return zlib.decompress(self._content).decode("utf-8", "surrogatepass")
         return {kind: self._kind}[name]
 
@@ -54,10 +61,12 @@ class Payloads:
 
     def __init__(self) -> None:
         self._kept: dict[Any, StoredPayload] = {}
+        self._last: list[StoredPayload] = []  # which their reader reads at once
 
     def forget(self) -> None:
         """Forget what was read: a point changes."""
         self._kept.clear()
+        self._last = []
 
     def fill(self, shard: edge.EdgeShard, points: Sequence[models.ScoredPoint]) -> None:
         """Give points their payloads, with the fields of nodes: the kept ones; the others are read, and kept."""
@@ -67,6 +76,9 @@ class Payloads:
         records = shard.retrieve(unread, NODE_FIELDS, False) if unread else []
         if len(self._kept) + len(records) > _MOST:
             self._kept.clear()
+        for read in self._last:
+            read.pack()
+        self._last = []
         longest = _LONGEST if len(records) <= _MOST_AT_ONCE else -1
         for record in records:
             point_id = from_id(record.id)
@@ -74,5 +86,6 @@ class Payloads:
             content, kind = (payload.get(name) for name in NODE_FIELDS)
             if isinstance(content, str) and isinstance(kind, str) and len(content) <= longest:
                 known[point_id] = self._kept[point_id] = StoredPayload(content, kind)
+                self._last.append(self._kept[point_id])
         for point in points:
             point.__dict__["payload"] = known.get(point.id)  # not validated: it is a mapping

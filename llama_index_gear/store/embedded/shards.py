@@ -18,7 +18,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.embedded import folder as edge_folder
-from llama_index_gear.store.embedded.folder_lock import Claim, FolderLock, lock_folder, make_locked_error
+from llama_index_gear.store.embedded.folder_lock import Claim, FolderLock, SystemLock, lock_folder, make_locked_error
 from llama_index_gear.store.embedded.incidences import Incidences
 from llama_index_gear.store.embedded.models import DISTANCES
 from llama_index_gear.store.embedded.payloads import Payloads
@@ -32,6 +32,8 @@ class _OpenShard(NamedTuple):
     """An open collection: its shard, its folder, the identity of that folder, and what the client must know of it.
 
     Attributes:
+        shard: the engine's own lock, while the triples of its file are all that was asked for: a program that knows no
+            other lock is kept out.
         with_idf: names of its sparse vectors whose words are weighed by their frequency.
         declared: its dense vectors that no point has had yet.
         incidences: what is kept of its triples in memory.
@@ -39,7 +41,7 @@ class _OpenShard(NamedTuple):
 
     """
 
-    shard: edge.EdgeShard
+    shard: edge.EdgeShard | SystemLock
     folder: Path
     place: edge_folder.Place | None
     with_idf: frozenset[str]
@@ -141,22 +143,26 @@ class OpenShards:
             StoreError: the folder is read-only or damaged, or the disk has too little room.
 
         """
-        if name not in self._open_shards:
-            self._claim(name)
-            edge_folder.check_writable(folder)
-            edge_folder.check_room(folder)
-            place = edge_folder.get_place(folder)
-            with_idf, declared = edge_folder.list_with_idf(folder), edge_folder.read_declared(folder)
-            self._open_shards[name] = _OpenShard(
-                call_engine(lambda: edge.EdgeShard.load(str(folder)), folder),
-                folder,
-                place,
-                with_idf,
-                declared,
-                Incidences(),
-                Payloads(),
-            )
-        return self._open_shards[name].shard
+        if name in self._open_shards and not isinstance(shard := self._open_shards[name].shard, SystemLock):
+            return shard
+        self._claim(name)
+        edge_folder.check_writable(folder)
+        edge_folder.check_room(folder)
+        place = edge_folder.get_place(folder)
+        with_idf, declared = edge_folder.list_with_idf(folder), edge_folder.read_declared(folder)
+        kept = self._open_shards[name].incidences if name in self._open_shards else Incidences()
+        if name in self._open_shards:
+            self.close(name)
+        self._open_shards[name] = _OpenShard(
+            call_engine(lambda: edge.EdgeShard.load(str(folder)), folder),
+            folder,
+            place,
+            with_idf,
+            declared,
+            kept if kept.is_of(folder) else Incidences(),
+            Payloads(),
+        )
+        return self.open(name, folder)
 
     def list_with_idf(self, name: str) -> frozenset[str]:
         """Return the names of an open collection's sparse vectors whose words are weighed by their frequency."""
@@ -166,28 +172,53 @@ class OpenShards:
         """Return the dense vectors of an open collection that no point has had yet: name → size and distance."""
         return self._open_shards[name].declared
 
-    def get_incidences(self, name: str) -> Incidences:
-        """Return what is kept in memory of an open collection's triples."""
-        return self._open_shards[name].incidences
+    def get_incidences(self, name: str, folder: Path) -> Incidences | None:
+        """Return a collection's triples in memory; None if not all are there, and the engine answers.
+
+        It is opened only if its file doesn't have them.
+        """
+        if name not in self._open_shards and edge_folder.get_kept(folder).exists():
+            self._take_kept(name, folder)
+        if name in self._open_shards and isinstance(self._open_shards[name].shard, SystemLock):
+            return self._open_shards[name].incidences
+        shard, incidences = self.open(name, folder), self._open_shards[name].incidences
+        return incidences if incidences.read(shard) else None
+
+    def _take_kept(self, name: str, folder: Path) -> None:
+        """Note what the file of a collection has, instead of opening the collection, if it has all that is written."""
+        self._claim(name)
+        try:
+            lock = SystemLock(folder / edge_folder.LOG, os.O_RDONLY)
+        except OSError:  # Windows locks no folders
+            return
+        try:
+            incidences = Incidences.load(folder) if lock.try_lock() else None
+            if incidences is not None:
+                self._open_shards[name] = _OpenShard(lock, folder, lock.place, frozenset(), {}, incidences, Payloads())
+        finally:
+            if name not in self._open_shards:
+                lock.close()
 
     def get_payloads(self, name: str) -> Payloads:
         """Return what is kept in memory of an open collection's passages."""
         return self._open_shards[name].payloads
 
-    def forget(self, name: str) -> None:
-        """Forget what is kept in memory of an open collection: a point of it changes."""
-        self._open_shards[name].incidences.forget()
+    def forget(self, name: str, written: int) -> None:
+        """Forget what is kept of an open collection: points change; `written` is the number of stored ones."""
+        edge_folder.get_kept(self._open_shards[name].folder).unlink(missing_ok=True)
+        self._open_shards[name].incidences.forget(written)
         self._open_shards[name].payloads.forget()
 
     def measure_storage(self, name: str, vectors: Collection[str]) -> int:
         """Return the bytes that `make_vectors` takes: room for a vector in each point that is stored."""
-        shard, declared = self._open_shards[name].shard, self._open_shards[name].declared
+        declared = self._open_shards[name].declared
         numbers = sum(declared[vector]["size"] for vector in declared.keys() & vectors)
-        return 4 * numbers * shard.info().points_count if numbers else 0
+        return 4 * numbers * self.open(name, self._open_shards[name].folder).info().points_count if numbers else 0
 
     def make_vectors(self, name: str, vectors: Collection[str]) -> None:
         """Tell the engine of those of these vectors that no point has had yet: points with them are to be written."""
-        shard, folder, declared = attrgetter("shard", "folder", "declared")(self._open_shards[name])
+        folder, declared = attrgetter("folder", "declared")(self._open_shards[name])
+        shard = self.open(name, folder)
         for vector in declared.keys() & vectors:
             if vector not in edge_folder.read_config(folder).get("vectors", {}):
                 size, distance = declared[vector]["size"], DISTANCES[models.Distance(declared[vector]["distance"])]
@@ -204,9 +235,17 @@ class OpenShards:
         self._open_shards.pop(name).shard.close()
 
     def close_all(self) -> None:
-        """Close all shards; forget those of the parent process."""
+        """Write what is kept of their triples, and close all shards; forget those of the parent process."""
         self._is_inherited = False
-        _close_all(self._open_shards, self._claims)
+        try:
+            self._save_all()
+        finally:
+            _close_all(self._open_shards, self._claims)
+
+    def _save_all(self) -> None:
+        for entry in self._open_shards.values():
+            if not isinstance(entry.shard, SystemLock) and edge_folder.get_place(entry.folder) == entry.place:
+                entry.incidences.save(entry.shard, entry.folder)
 
     def _claim(self, name: str) -> None:
         if self._folder_lock is not None and name not in self._claims:
@@ -284,6 +323,9 @@ def _leak(entry: _OpenShard) -> None:
 
     This process's share of its lock is closed: nobody could otherwise get it while the process lives.
     """
+    if isinstance(entry.shard, SystemLock):
+        entry.shard.close()
+        return
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry.shard))
     for name in os.listdir("/dev/fd") if os.path.isdir("/dev/fd") else ():
         descriptor = int(name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 
 import pytest
 
 from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.reasons import build_chain, explain_place, list_ranks
+from llama_index_gear.ranking.reasons import _spell, build_chain, explain_place, list_ranks
 from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple, serialize_triples
@@ -444,3 +446,15 @@ def test_a_chain_does_not_end_with_a_fact_that_leads_nowhere(own: Triple) -> Non
     for facts, chain in (([own], [lead]), ([own, on], [lead, on])):
         pool = make_pair(lead, *facts)
         assert build_chain(pool, find(pool, "b")) == serialize_triples(chain)
+
+
+def test_words_are_quoted_as_a_pattern_finds_them() -> None:
+    draw = random.Random(0)
+    for _ in range(2_000):
+        text = "".join(
+            draw.choice(["the", "Sea", "SEA", "of", "_x", "9", " ", " ", " ", "-", "'", "?"]) for _ in range(14)
+        )
+        phrase = " ".join(draw.choices(["the", "sea", "of", "_x", "9", "thesea"], k=draw.randint(1, 3)))
+        words = r"\W+".join(phrase.split())
+        found = re.search(rf"\b{words}\b", text, re.IGNORECASE)
+        assert _spell(text, phrase) == (found[0] if found else phrase)

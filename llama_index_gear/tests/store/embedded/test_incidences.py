@@ -1,6 +1,12 @@
-"""The triples of an open collection in memory answer as the engine does, whatever is written in between."""
+"""The triples of an open collection in memory answer as the engine does, whatever is written in between.
 
+So do those that a file keeps for the next process, whoever writes or is killed meanwhile.
+"""
+
+import os
 import random
+import shutil
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from operator import methodcaller
@@ -8,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import qdrant_edge as edge
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client.http import models
 
-from llama_index_gear.errors import StoreError
+from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.nodes import attach_triples
-from llama_index_gear.store.embedded import incidences
+from llama_index_gear.store.embedded import folder as edge_folder
+from llama_index_gear.store.embedded import incidences, shards
 from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.embedded.shards import call_engine
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.processes import PROCESSES
@@ -25,6 +34,7 @@ EMBED = WordEmbedding()
 NAMES = [f"N{number}" for number in range(12)]
 PASSAGES = [f"p{number}" for number in range(20)]
 TRIPLES = "gear_triples"
+KILLS = int(os.environ.get("GEAR_KILLS", "6"))
 Groups = list[tuple[list[str], list[str]]]
 
 
@@ -226,3 +236,199 @@ async def test_readers_beside_a_writer_see_what_is_stored(store: GeARVectorStore
 
 async def read_async(store: GeARVectorStore, node: Any) -> None:
     store.add([node])
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a closed store, whose triples were all read."""
+    monkeypatch.setattr(incidences, "_FEWEST", 1)
+    read_whole(store)
+    store.close()
+    assert edge_folder.get_kept(store.client.path / TRIPLES).exists()
+    return edge_folder.get_kept(store.client.path / TRIPLES)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the collections that the engine opens."""
+    names: list[str] = []
+
+    def note(work: Callable[[], Any], folder: Path) -> Any:
+        names.append(folder.name)
+        return call_engine(work, folder)
+
+    monkeypatch.setattr(shards, "call_engine", note)
+    return names
+
+
+def check_answers(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Compare answers with the engine's; return True if they came from memory."""
+    answers, expected, from_memory = ask(store, *draw_groups(random.Random(5)), monkeypatch)
+    assert answers == expected and any(expected)
+    return from_memory
+
+
+def test_a_file_answers_without_the_collection(
+    store: GeARVectorStore, kept: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups, limits = draw_groups(random.Random(2))
+    found = read(store).incident_flow(groups, limits)
+    assert opened == ["gear"]
+    assert any(incidence.aliases for answer in found for incidence in answer)
+    assert store.client.count(TRIPLES).count and opened == ["gear", TRIPLES]
+    assert read(store).incident_flow(groups, limits) == found
+    assert check_answers(store, monkeypatch)
+    store.close()
+    assert check_answers(store, monkeypatch) and kept.exists()
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_removes_the_file(
+    store: GeARVectorStore, kept: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    read(store).incident_flow([(["n0"], [])], [1])
+    WRITES[name](store, random.Random(name))
+    assert kept.exists() is (name == "close")
+    for _ in range(2):
+        check_answers(store, monkeypatch)
+        store.close()
+    read_whole(store)
+    store.close()
+    assert check_answers(store, monkeypatch)
+
+
+def test_random_histories_answer_as_a_fresh_store(
+    store: GeARVectorStore, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(7)
+    for _ in range(25):
+        WRITES[draw.choice(list(WRITES))](store, draw)
+        if draw.random() < 0.5:
+            read_whole(store)
+        if draw.random() < 0.5:
+            store.close()
+        check_answers(store, monkeypatch)
+
+
+def test_the_store_that_was_filled_keeps_its_triples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incidences, "_FEWEST", 20)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    fill(store, random.Random(0))
+    store.close()
+    kept = edge_folder.get_kept(store.client.path / TRIPLES)
+    assert kept.exists() and not edge_folder.get_kept(store.client.path / "gear").exists()
+    assert check_answers(store, monkeypatch)
+    store.add([make("p0", random.Random(1))])
+    store.close()
+    assert not kept.exists()  # to read all for one passage would take too long
+    monkeypatch.setattr(incidences, "_FEWEST", 10_000)
+    read_whole(store)
+    store.close()
+    assert not kept.exists()
+    monkeypatch.setattr(incidences, "_FEWEST", 20)
+    monkeypatch.setattr(edge_folder, "free_space", lambda _: edge_folder.PLENTY - 1)
+    read_whole(store)
+    store.close()
+    assert not kept.exists()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_a_program_wrote_that_knows_only_the_engine_is_seen(
+    store: GeARVectorStore, kept: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    process = PROCESSES.Process(target=write_raw, args=(kept.parent, is_killed))
+    process.start()
+    process.join()
+    assert process.exitcode == (9 if is_killed else 0) and kept.exists()
+    assert not check_answers(store, monkeypatch)
+    (found,) = read(store).incident_flow([(["raw"], [])], [9])
+    assert len(found) == 1
+
+
+def write_raw(folder: Path, is_killed: bool) -> None:
+    shard = edge.EdgeShard.load(str(folder))
+    (record,), _ = shard.scroll(edge.ScrollRequest(limit=1))
+    shard.update(edge.UpdateOperation.set_payload([record.id], {"entities": ["raw", "words"], "aliases": []}))
+    if is_killed:
+        os._exit(9)
+    shard.close()
+
+
+def test_such_a_program_is_kept_out_while_a_file_answers(store: GeARVectorStore, kept: Path) -> None:
+    read(store).incident_flow([(["n0"], [])], [1])
+    with pytest.raises(Exception, match="WouldBlock"):
+        edge.EdgeShard.load(str(kept.parent))
+    store.close()
+    edge.EdgeShard.load(str(kept.parent)).close()
+
+
+def test_a_forked_process_leaves_the_file_to_its_parent(
+    store: GeARVectorStore, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read(store).incident_flow([(["n0"], [])], [1])
+    if not (child := os.fork()):
+        try:
+            store.client.find_incidences(TRIPLES, [], [])
+        except StoreLockedError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert check_answers(store, monkeypatch)
+
+
+def test_a_folder_that_is_moved_is_refused(store: GeARVectorStore, kept: Path) -> None:
+    read(store).incident_flow([(["n0"], [])], [1])
+    kept.parent.rename(kept.parent.with_name("other"))
+    shutil.copytree(kept.parent.with_name("other"), kept.parent)
+    with pytest.raises(StoreError, match="was moved, deleted or replaced"):
+        read(store).incident_flow([(["n0"], [])], [1])
+    store.close()
+    assert read(store).incident_flow([(["n0"], [])], [1])[0]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty", "of another kind", "of another collection"])
+def test_a_damaged_file_is_not_used(
+    store: GeARVectorStore, kept: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    content = bytearray(kept.read_bytes())
+    if damage == "of another collection":
+        write_raw(kept.parent, False)
+    elif damage == "changed":
+        content[len(content) // 2] ^= 1
+        kept.write_bytes(content)
+    else:
+        damaged = {"cut": bytes(content[: len(content) // 2]), "empty": b"", "of another kind": b"{}" * 20}
+        kept.write_bytes(damaged[damage])
+    assert not check_answers(store, monkeypatch)
+    store.clear()
+    assert not kept.exists()
+
+
+@pytest.mark.parametrize("number", range(KILLS))
+def test_a_kill_leaves_no_file_or_a_right_one(
+    store: GeARVectorStore, kept: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=write_and_close, args=(store.client.path, number, theirs))
+    process.start()
+    assert ours.recv() == "begin"
+    time.sleep(random.Random(number).random() * 0.3)
+    process.kill()
+    process.join()
+    check_answers(store, monkeypatch)
+    store.repair()
+    check_answers(store, monkeypatch)
+
+
+def write_and_close(path: Path, seed: int, done: Connection) -> None:
+    incidences._ASKED_FIRST, incidences._FEWEST = 0, 1
+    draw, store = random.Random(seed), GeARVectorStore.from_path(path, embed_model=EMBED)
+    done.send("begin")
+    while True:
+        store.add([make("p0", draw), make("p1", draw)])
+        read(store).incident_flow([(["n0"], [])], [1])
+        store.close()
+        read(store).incident_flow([(["n0"], [])], [1])
