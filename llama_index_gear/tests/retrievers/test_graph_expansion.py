@@ -457,6 +457,18 @@ async def test_a_foreign_base_embeds_the_question_itself(store: GeARVectorStore)
     ]
 
 
+def test_a_foreign_base_may_write_into_its_bundle(store: GeARVectorStore) -> None:
+    class Scribbler(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            query_bundle.embedding = [0.0] * 256
+            query_bundle.query_str = "scribbled"
+            return []
+
+    bundle = QueryBundle(QUESTION, custom_embedding_strs=["a"])
+    NaiveGERetriever(store, Scribbler()).retrieve(bundle)
+    assert (bundle.query_str, bundle.embedding, bundle.custom_embedding_strs) == (QUESTION, None, ["a"])
+
+
 async def test_no_filters_are_no_filter(store: GeARVectorStore) -> None:
     stranger = NodeWithScore(node=TextNode(id_="stranger", text="unknown to the store"), score=1.0)
 
