@@ -46,6 +46,7 @@ _BOLD_LINE = re.compile(r"\s*(\*\*|__)(?!\s)[^*\n]{1,100}[^*\n\s.!?]\1:?\s*")
 _DECORATED = re.compile(r"^[ \t]*(?:@?echo\b[. \t]*|@(?=\w))")  # "@property" is no person
 _TASK = re.compile(r"\[[ xX]\][ \t]")
 _RULE = re.compile(r"[\s|=:+-]*")
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 _QUERIES = frozenset(("dataview", "dataviewjs", "tasks", "query", "base"))
 """Languages of blocks of code in whose place Obsidian shows what it finds."""
 
@@ -265,6 +266,7 @@ class _Reader:
 
     def _write(self, first: int, last: int, content: str) -> None:
         """Write the plain words of lines to their places. A line of the content is the end of its source's line."""
+        content = _INDENT.sub("", content)  # of a tab, the parser may write a part as spaces
         targets: list[int] = []
         for number, line in enumerate(content.split("\n"), start=first):
             source = self.parsed[number].rstrip() if number < last else ""

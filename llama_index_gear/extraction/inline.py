@@ -59,6 +59,7 @@ _CUT_LINK = re.compile(r"\]\([^\s()`]*\)?")
 
 _REFERENCE = re.compile(r"\[([^\[\]]{1,200})\]\[([^\[\]]{0,100})\]")
 """Matches a link whose target stands in another passage."""
+_SEEN = re.compile(r"[^\n]")
 
 
 class Link(NamedTuple):
@@ -118,7 +119,7 @@ def read_inline(source: str, references: Mapping[str, Any], *, is_markdown: bool
         links += [
             Link("", "", *match.span(1), address=f"def:{match[2] or match[1]}") for match in _REFERENCE.finditer(rest)
         ]
-        rest = _REFERENCE.sub(lambda match: f"{GAP}{match[1]}{GAP * (len(match[0]) - len(match[1]) - 1)}", rest)
+        rest = _REFERENCE.sub(lambda match: f"{GAP}{match[1]}{_SEEN.sub(GAP, match[0][len(match[1]) + 1 :])}", rest)
     return Inline(rest, [link._replace(text=tidy(rest[link.start : link.end])) for link in links])
 
 

@@ -16,7 +16,7 @@ FRONT_MATTER = re.compile(
     r"|\s*(;;;\s*)?\{[ \t]*\r?\n(?=\s*\")(?:[ \t][^\n]*\n|\r?\n)*\}[ \t]*\r?\n(?(1);;;)[ \t]*\r?(?:\n|$)"
 )
 """Matches the YAML, TOML or JSON before a Markdown text."""
-_HIDDEN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
+HIDDEN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
 """Where what a reader does not see begins and ends."""
 _FORMULA = re.compile(
     r"^[ \t]*\$\$(?:(?!\$\$|\n[ \t]*\n).)+\$\$[ \t]*(?:\{[^{}\n]*\})?[ \t\r]*$", re.DOTALL | re.MULTILINE
@@ -67,6 +67,9 @@ _PLAIN_WORD = re.compile(r"\W*[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:!?)\]\"'”’]*
 _PLAIN_SHARE = 0.7
 """Share of a line's words that have letters alone, if it is prose."""
 _INDENT = re.compile(r"(?: {4}|\t)")
+_ITEM = re.compile(r"([ \t]*)((?:[-*+]|\d{1,3}[.)])[ \t]{1,4})(?=\S)")
+_TAB = 4
+"""Columns of a tab. An item that is set in by as many more than the text of the one above would be part of it."""
 
 
 def reads_as_code(lines: Iterable[str]) -> bool:
@@ -114,7 +117,7 @@ def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
     if "%%" in text and is_known:
         text = _COMMENT.sub(_blank, text)
     if "<" in text:
-        text = _hide(text)
+        text = hide(text)
     lines = [_CODE_FENCE if _ORG.match(line) else line.rstrip("\r") for line in text.split("\n")]
     _open_directives(lines)
     before = _open_code(lines)
@@ -127,6 +130,7 @@ def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
         if not fenced[place]:
             lines[place] = _prepare(line)
     _take_indents(lines, fenced)
+    _nest_items(lines, fenced)
     if not is_known and any(line.lstrip().startswith("#") for line in lines):
         _take_comments(lines, fenced)
     return lines, len(before)
@@ -136,19 +140,29 @@ def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match[0])
 
 
-def _hide(text: str) -> str:
-    """Put spaces in place of comments, scripts and styles."""
+def hide(text: str, hidden: Iterable[tuple[str, str]] = HIDDEN, by: str = " ") -> str:
+    """Return a text without what stands between marks, and the marks; without its end, an opening mark stays.
+
+    Args:
+        text: the text.
+        hidden: pairs of an opening and a closing mark, in small letters. Default: comments, scripts and styles of HTML.
+        by: what is put in place of each character, but for ends of lines. Default: a space.
+
+    """
     small = text.lower()
     if len(small) != len(text):  # letters whose small form is longer
         small = text
-    for opening, closing in _HIDDEN:
-        parts, last = [], 0
+    for opening, closing in hidden:
+        parts, kept, last = [], [], 0
         start = small.find(opening)
         while start >= 0 and (end := small.find(closing, start)) >= 0:
-            parts += [text[last:start], re.sub(r"[^\n]", " ", text[start : end + len(closing)])]
-            last = end + len(closing)
+            end += len(closing)
+            space = re.sub(r"[^\n]", by, text[start:end])
+            parts += [text[last:start], space]
+            kept += [small[last:start], space]
+            last = end
             start = small.find(opening, last)
-        text = "".join([*parts, text[last:]])
+        text, small = "".join([*parts, text[last:]]), "".join([*kept, small[last:]])
     return text
 
 
@@ -230,6 +244,26 @@ def _take_indents(lines: list[str], fenced: Sequence[bool]) -> None:
         if not reads_as_code(block) and any(line.strip() and line.strip()[0] not in "#$>" for line in block):
             lines[start:end] = [line.lstrip() for line in block]
         start = end
+
+
+def _nest_items(lines: list[str], fenced: Sequence[bool]) -> None:
+    """Take off what items of a list are set in too far: of a passage that begins inside of a list, the parents fail."""
+    parents: list[tuple[int, int]] = []  # where an item was set in, and where its text begins now
+    for place, line in enumerate(lines):
+        match = None if fenced[place] else _ITEM.match(line)
+        if match is None:
+            if line.strip() and not _INDENT.match(line) and not (parents and line[0] == " "):
+                parents = []
+            continue
+        indent = match[1]
+        width = len(indent.expandtabs(_TAB))
+        while parents and parents[-1][0] >= width:
+            parents.pop()
+        most = (parents[-1][1] if parents else 0) + _TAB
+        while parents and lines[place - 1].strip() and len(indent.expandtabs(_TAB)) >= most:
+            indent = indent[1:]
+        lines[place] = indent + line[match.end(1) :]
+        parents.append((width, len((indent + match[2]).expandtabs(_TAB))))
 
 
 def _take_comments(lines: list[str], fenced: Sequence[bool]) -> None:

@@ -108,7 +108,7 @@ _JUMP = re.compile(r"<<([\w#./:-]{1,200})(?:,\s*([^<>]{1,300}))?>>")
 _FENCE = re.compile(r"(?m)^[ \t]*(?:(`{3,})(?=[^`\n]*$)|(~{3,}))(.*)$")
 """Matches a line that begins or ends code."""
 _ORG_FURNITURE = re.compile(
-    r"^[ \t]*#\+begin_(\w+).*?^[ \t]*#\+end_\1"
+    r"^[ \t]*#\+begin_(\w+)\b(?:(?!^[ \t]*#\+(?:begin|end)_\1\b).)*+^[ \t]*#\+end_\1"
     r"|^#\+(?!title|author|date|subtitle|begin|end|caption)\w+:[^\n]*\n|^[ \t]*#[ \t][^\n]*(?:\n|\Z)"
     r"|^[ \t]*:[\w-]+:[ \t]*\n(?:(?!^\*).){0,4000}?^[ \t]*:END:[ \t]*(?:\n|\Z)",
     re.DOTALL | re.IGNORECASE | re.MULTILINE,
@@ -174,7 +174,10 @@ def convert(path: Path, most: int, ending: str = "") -> Converted:
         if ending in HTML:
             return _as_html(data, path.name, ending)
     name = path.name if path.name.lower().endswith(ending) else f"letter{ending}"  # it tells the format by the name
-    return Converted(*_convert(data, name, ending), [])
+    found = Converted(*_convert(data, name, ending), [])
+    if ending == ".bbl" and (document := path.with_suffix(".tex")).is_file():
+        return found._replace(title=convert(document, most).title)
+    return found
 
 
 def _as_html(data: bytes, name: str, ending: str) -> Converted:

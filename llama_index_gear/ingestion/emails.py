@@ -13,9 +13,9 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
-_UNSEEN = re.compile(
-    r"(?is)<(style|title|script)\b.*?</\1\s*>|<meta\b[^<>]*>|<!--.*?-->|<a\b[^<>]*>\s*(?:<img\b[^<>]*>\s*)+</a\s*>"
-)
+from llama_index_gear.extraction.lines import HIDDEN, hide
+
+_UNSEEN = re.compile(r"(?i)<meta\b[^<>]*>|<a\b[^<>]*>\s*+(?:<img\b[^<>]*>\s*+)++</a\s*>")
 """Matches what the HTML of a letter has that no reader sees, and pictures that are links."""
 _DELIMITER = re.compile(r"(?:-- ?|_{20,})[ \t]*\r?")
 """Matches the line above a letter's signature, or above what a list adds to each letter."""
@@ -127,7 +127,7 @@ def _read_page(payload: bytes, charset: str) -> bytes:
         text = payload.decode(charset, "replace")
     except LookupError:
         text = payload.decode("latin-1")
-    return _UNSEEN.sub("", text).encode("utf-8", "replace")
+    return _UNSEEN.sub("", hide(text, (*HIDDEN, ("<title", "</title>")), "")).encode("utf-8", "replace")
 
 
 def _mark_lines(text: bytes, *, is_markdown: bool) -> bytes:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from llama_index_gear.errors import repair_surrogates
+from llama_index_gear.extraction.lines import hide
 from llama_index_gear.ingestion.converter import CONVERTED, convert
 from llama_index_gear.ingestion.emails import PlainText, read_plain_letter
 from llama_index_gear.ingestion.records_of_json import JSON, read_json
@@ -15,12 +16,11 @@ from llama_index_gear.ingestion.tex import read_bibliography
 
 WIKI = {".mediawiki", ".wiki"}
 """Endings of files of MediaWiki's markup."""
-_UNSEEN = re.compile(
-    r"<!--.*?-->|<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref>|\b__[A-Z]+__|</?gallery[^<>]*>", re.DOTALL | re.IGNORECASE
-)
+_UNSEEN = re.compile(r"<ref\b[^<>]*/>|\b__[A-Z]+__|</?gallery[^<>]*>", re.IGNORECASE)
+_HIDDEN = (("<!--", "-->"), ("<ref>", "</ref>"), ("<ref ", "</ref>"))
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
 _FIELD = re.compile(r"\|[ \t]*([^|=\s\[\]](?:[^|=\n\[\]]*[^|=\s\[\]])?)[ \t]*=[ \t]*((?:\[\[[^\[\]]*\]\]|[^|\[\]])*)")
-_TABLE = re.compile(r"^[ \t-]*\{\|[^\n]*\n(.*?)^[ \t]*\|\}", re.DOTALL | re.MULTILINE)
+_TABLE = re.compile(r"^[ \t-]*\{\|[^\n]*\n((?:(?![ \t-]*\{\||[ \t]*\|\}).*\n)*+)[ \t]*\|\}", re.MULTILINE)
 _CAPTION = re.compile(r"^[ \t]*\|\+(.*)$", re.MULTILINE)
 _CELL = re.compile(r"^[ \t]*[|!](?!-)|\|\||!!", re.MULTILINE)
 _STYLE = re.compile(r"\s*[\w-]+[ \t]*=[^|\[\]]*\|(?!\|)")
@@ -44,7 +44,7 @@ def read_wikitext(text: str) -> str:
         text: the page.
 
     """
-    text = _OF_SPACE.sub("", _UNSEEN.sub("", text))
+    text = _OF_SPACE.sub("", hide(_UNSEEN.sub("", text), _HIDDEN, ""))
     count = 1
     while count:
         text, count = _TEMPLATE.subn(_write_template, text)

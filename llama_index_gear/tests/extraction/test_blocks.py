@@ -343,3 +343,42 @@ def test_what_a_program_puts_in_is_no_name(text: str, expected: list[str]) -> No
 @pytest.mark.parametrize("mark", ["[!TIP]", "[!IMPORTANT]-", "[!my-note]+ wait"])
 def test_the_kind_of_a_callout_is_no_name(mark: str) -> None:
     assert pairs(f"> {mark}\n> Ask Nora Blum first.") == [("Page", "Nora Blum")]
+
+
+@pytest.mark.parametrize("is_markdown", [True, None])
+@pytest.mark.parametrize("blank", ["    ", "\t"])
+def test_items_of_a_list_whose_beginning_is_in_another_passage_are_items(blank: str, is_markdown: bool | None) -> None:
+    lines = [
+        "- Cranes",
+        "::- Blue [one](a.md)",
+        ":::- of Nora",
+        "::- Red",
+        ":- Yards",
+        "::- North",
+        "- ## Bremen",
+        "  old",
+    ]
+    text = "\n".join(line.replace(":", blank) for line in lines)
+    found = list(split_sentences(text, is_markdown=is_markdown))
+    said = ["Cranes", "Blue one", "of Nora", "Red", "Yards", "North", "Bremen", "old"]
+    assert [sentence.join(0, 9) for sentence in found] == said
+    assert all(text[start:end] in text for sentence in found for start, end in sentence.places)
+    assert [text[sentence.start :].startswith(sentence.words[0]) for sentence in found] == [True] * len(said)
+
+
+def test_a_tab_of_a_line_that_goes_on_moves_no_letter() -> None:
+    assert sentences("- The crane\n  of Nora\n\t\tand Paul\n- ## Bremen") == ["The crane of Nora and Paul", "Bremen"]
+
+
+def test_code_of_an_item_stays_code() -> None:
+    text = "- Write:\n\n      - name: crane\n        run: start\n\n- Go on."
+    assert [one.kind for one in read_blocks(text, is_markdown=True)] == [Kind.ITEM, Kind.CODE, Kind.ITEM]
+
+
+def test_what_follows_a_link_by_a_name_of_two_lines_keeps_its_place() -> None:
+    text = "The [crane\nof Nora][the\nold one] came.\nHere."
+    found = list(split_sentences(text))
+    assert [sentence.join(0, 9) for sentence in found] == ["The crane of Nora", "came.", "Here."]
+    assert [text[start:end] for sentence in found for start, end in sentence.places] == [
+        word for sentence in found for word in sentence.words
+    ]

@@ -179,6 +179,14 @@ def test_a_long_line_of_spaces_takes_linear_time() -> None:
     assert_linear(read_plain_letter, lambda size: f"From: a\n{' ' * size}", 20_000)
 
 
+def test_a_page_has_only_what_is_seen_in_a_time_that_grows_with_its_length() -> None:
+    head = "Content-Type: text/html; charset=utf-8\n\n"
+    unseen = "<TITLE>x</title><style media=a>b{}</style><!-- c --><meta name=d><a href=e> <img src=f> </a>"
+    assert prepare(f"{head}A{unseen} crane<!-- of <style> Nora".encode()) == "A crane<!-- of <style> Nora"
+    for piece in ("<style ", "<!-- ", "<title>", "<a><img> ", "<meta "):
+        assert_linear(lambda text: prepare((head + text).encode()), lambda size, piece=piece: piece * size, 8_000)
+
+
 def test_lines_of_encoded_data_are_no_text() -> None:
     data = encode("\u00e4 crane in Köln. " * 20)
     head = "Message-ID: <1@x.example>\nFrom: Nora Blum\nContent-Type: multipart/mixed; boundary=b\n"

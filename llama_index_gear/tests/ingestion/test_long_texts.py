@@ -9,7 +9,7 @@ import pytest
 
 from llama_index_gear.extraction.inline import Link
 from llama_index_gear.extraction.link_extractor import _find_words
-from llama_index_gear.ingestion.converter import sub_prose
+from llama_index_gear.ingestion.converter import _prepare_org, sub_prose
 from llama_index_gear.ingestion.emails import clean_letter, read_plain_letter
 from llama_index_gear.ingestion.file_texts import explain_no_prose, read_wikitext
 from llama_index_gear.ingestion.tex import clean_tex, prepare_tex, read_bibliography
@@ -32,6 +32,9 @@ def show(text: str) -> str:
         (lambda text: sub_prose(_HEADING, lambda match: match[0], text), lambda n: "~~~a\n" * (10 * n)),
         (read_wikitext, lambda n: "=" + " " * 3 * n + "x"),
         (read_wikitext, lambda n: "{{infobox |" + " " * 3 * n + "}}"),
+        (read_wikitext, lambda n: "<!-- <ref> <ref name=a>" * 20 * n),
+        (read_wikitext, lambda n: "{|\n| a\n" * 20 * n),
+        (_prepare_org, lambda n: "#+begin_src a\nb\n" * 20 * n),
         (
             lambda text: list(_find_words(text, [Link("a" + " " * 7 + "b", "b", 0, 0)])),
             lambda n: "a" + " " * (n // 10) + "c",
@@ -45,7 +48,18 @@ def show(text: str) -> str:
         (lambda text: list(read_bibliography(text)), lambda n: "@book{a," + "a" * 20 * n),
     ],
     ids=[
-        *("blank lines", "heading", "open fences", "open tildes", "wiki's heading", "wiki's field", "words of a link"),
+        *(
+            "blank lines",
+            "heading",
+            "open fences",
+            "open tildes",
+            "wiki's heading",
+            "wiki's field",
+            "wiki's notes",
+            "wiki's tables",
+            "blocks of Org",
+            "words of a link",
+        ),
         *("blank line of a letter", "quoted line", "note of a list", "white space of TeX", "command for a long text"),
         *("backslashes", "field of a bibliography"),
     ],

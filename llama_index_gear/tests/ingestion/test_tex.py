@@ -25,8 +25,9 @@ from llama_index_gear.tests.growth import assert_linear
         ),
         (
             r"\newcommand{\vek}[1]{\mathbf{#1}}\newcommand\z{0.5} \vek{x} \z",
-            r"\newcommand{\vek}[1]{\mathbf{#1}}\newcommand\z{0.5} \vek{x} \z",
+            r" \vek{x} 0.5",
         ),
+        (r"\verb|50% of it| is Blum's.% a comment", r"\verb|50% of it| is Blum's."),
     ],
 )
 def test_the_words_of_tex_stay(source: str, text: str) -> None:
@@ -67,15 +68,54 @@ def test_an_entry_of_a_bibliography_is_a_record(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("piece", ["a", "a-", " ", "\n", "\\begin{thebibliography}", "a={b"])
+@pytest.mark.parametrize(
+    "piece", ["a", "a-", " ", "\n", "\\begin{thebibliography}", "a={b", "\\begin{a}", "\\def\\a{", "\\end{a}"]
+)
 def test_long_tex_takes_linear_time(piece: str) -> None:
     assert_linear(prepare_tex, piece.__mul__, 20_000)
     assert_linear(lambda text: [*read_bibliography(f"@a{{k,{text}")], piece.__mul__, 20_000)
 
 
 def test_a_command_for_very_many_words_stays() -> None:
-    source = f"\\newcommand{{\\yard}}{{{'Osthafen ' * 50}}}\\yard"
+    source = f"\\newcommand{{\\yard}}{{{'Osthafen ' * 300}}}\\yard"
     assert source in prepare_tex(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (
+            "\\def\\be{\\begin{equation}}\\def\\ee{\\end{equation}}\nBefore Osthafen. \\be x = y \\ee After Bremen.",
+            "Before Osthafen.\n\n$$\\begin{equation}\nx = y \n\\end{equation}$$\n\nAfter Bremen.",
+        ),
+        ("Let \\begin{quote}Nora Blum came.\\end{quote} Then.", "Let\n\n> Nora Blum came.\n\nThen."),
+        ("\\newcommand{\\R}{\\mathbb{R}}The set \\R is hers.", "The set R is hers."),
+        ("\\begin{verbatim}\n100% of it\n\\end{verbatim}", "```\n100% of it\n```"),
+        ("\\begin{itemize}\n\\item Nora Blum", "- Nora Blum"),
+        ("\\begin{enumerate}\n\\item A\n\\begin{itemize}\n\\item B\n\\end{enumerate}\nEnd.", "1. A\n   - B\n\nEnd."),
+        ("Before.\n\\end{itemize}\nAfter.", "Before.\n\nAfter."),
+        (
+            "\\begin{tabular}{ll}\n\\centering \\textbf{Crane} & B \\\\\nBlue & d\n",
+            "| Crane | B |\n| --- | --- |\n| Blue | d |",
+        ),
+        ("A $x = \\begin{pmatrix} 1 \\end{pmatrix}$ B.", "A $x = 1 $ B."),
+    ],
+)
+def test_nothing_of_a_document_is_lost_with_a_formula_a_list_or_code(tmp_path: Path, source: str, said: str) -> None:
+    (tmp_path / "crane.tex").write_text(source, "utf-8")
+    (document,) = FolderReader(tmp_path).load_data()
+    assert document.text.strip() == said
+
+
+def test_a_list_of_references_has_the_title_of_its_document(tmp_path: Path) -> None:
+    command = "\\newcommand{\\crane}{The Crane of}"
+    (tmp_path / "main.tex").write_text(
+        f"{command}\\title{{\\centering \\crane{{}} Bremen}}\n\\maketitle\nText.", "utf-8"
+    )
+    (tmp_path / "main.bbl").write_text("\\bibitem{a} Nora Blum. Cranes. 2024.", "utf-8")
+    (tmp_path / "other.bbl").write_text("\\bibitem{a} Paul Kern. Yards. 2024.", "utf-8")
+    titles = [document.metadata["title"] for document in FolderReader(tmp_path).load_data()]
+    assert titles == ["The Crane of Bremen", "The Crane of Bremen", "other"]
 
 
 def test_styles_of_tex_and_prints_are_for_programs(tmp_path: Path) -> None:
