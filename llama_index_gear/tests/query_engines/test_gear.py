@@ -1,4 +1,4 @@
-"""GeAR's query engine on a real embedded store, with LlamaIndex's synthesizers and postprocessors."""
+"""GeAR's query engine on a real embedded store, alone and composed with LlamaIndex's own parts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ from llama_index.core import PromptTemplate
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.query_engine import SubQuestionQueryEngine
+from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.tools import QueryEngineTool
+from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear import (
     DiverseTripleBeamSearch,
@@ -246,8 +254,7 @@ async def test_postprocessors_apply_in_order_before_the_answer(store: GeARVector
     cutoff = whole[3].score or 0
     llm = ScriptedLLM(SCRIPT)
     even = OnlyEvenRanks(ways=[])
-    debug = LlamaDebugHandler(print_trace_on_end=False)
-    manager = CallbackManager([debug])
+    manager = CallbackManager([])
     engine = GeARQueryEngine(
         PaperGeARRetriever(SyncGERetriever(store, llm=llm)),
         node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=cutoff), even],
@@ -257,8 +264,6 @@ async def test_postprocessors_apply_in_order_before_the_answer(store: GeARVector
     assert list_ids(response.source_nodes) == [list_ids(whole)[1], list_ids(whole)[3]] and even.ways == [mode]
     assert llm.history[-1] == ANSWER_PROMPT.format(context_str=format_shown([whole[1], whole[3]]), query_str=QUESTION)
     assert even.callback_manager is manager
-    ((_, ended),) = debug.get_event_pairs(CBEventType.QUERY)
-    assert ended.payload == {"response": response}
 
 
 @MODES
@@ -327,6 +332,46 @@ async def test_the_events_end_with_the_response(store: GeARVectorStore) -> None:
         assert response.metadata is not None and response.metadata["gear_llm_calls"] == 7
 
 
+class Recorder(BaseEventHandler):
+    seen: list[BaseEvent] = []
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Recorder"
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        if isinstance(event, QueryStartEvent | QueryEndEvent):
+            self.seen.append(event)
+
+
+@MODES
+async def test_instrumentation_and_callbacks_see_one_query(store: GeARVectorStore, mode: Mode) -> None:
+    root, recorder, spans = get_dispatcher(), Recorder(seen=[]), SimpleSpanHandler()
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    manager = CallbackManager([debug])
+    agent = PaperGeARRetriever(SyncGERetriever(store, llm=ScriptedLLM(SCRIPT)), callback_manager=manager)
+    engine = GeARQueryEngine(agent, callback_manager=manager)
+    root.add_event_handler(recorder)
+    root.add_span_handler(spans)
+    try:
+        response = await ask(mode, engine)
+    finally:
+        root.event_handlers.remove(recorder)
+        root.span_handlers.remove(spans)
+    start, end = recorder.seen
+    assert isinstance(start, QueryStartEvent) and start.query == QUESTION
+    assert isinstance(end, QueryEndEvent) and end.response is response
+    names = [span.id_.split("-")[0] for span in spans.completed_spans]
+    prefix = "" if mode == "sync" else "a"
+    for name in (f"BaseQueryEngine.{prefix}query", f"BaseRetriever.{prefix}retrieve"):
+        assert sum(span_name.split(".")[1] == name.split(".")[1] for span_name in names) == 1
+    assert names.count(f"GeARQueryEngine._{prefix}query") == names.count(f"PaperGeARRetriever._{prefix}retrieve") == 1
+    for kind in (CBEventType.QUERY, CBEventType.RETRIEVE, CBEventType.SYNTHESIZE):
+        ((begun, ended),) = debug.get_event_pairs(kind)
+        assert (begun.payload or ended.payload) is not None
+    assert debug.get_event_pairs(CBEventType.QUERY)[0][1].payload == {"response": response}
+
+
 # -- several at once --------------------------------------------------------------------------------------------------
 
 
@@ -370,3 +415,40 @@ async def get_last(engine: GeARQueryEngine, question: str) -> Any:
     async for item in engine.astream_events(question):
         last = item
     return last
+
+
+# -- composed with LlamaIndex -----------------------------------------------------------------------------------------
+
+
+def make_tool(engine: BaseQueryEngine, name: str = "facts") -> QueryEngineTool:
+    return QueryEngineTool.from_defaults(engine, name=name, description="questions over several passages")
+
+
+def make_sub_question_engine(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEngine:
+    asked = [{"sub_question": "Who is Ann", "tool_name": "one"}, {"sub_question": "Tea", "tool_name": "two"}]
+    engines = {
+        name: GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=make_thoughtful_llm(name))))
+        for name in ("one", "two")
+    }
+    writer = ScriptedLLM(["both"])
+    return SubQuestionQueryEngine(
+        LLMQuestionGenerator.from_defaults(llm=ScriptedLLM([json.dumps({"items": asked})])),
+        get_response_synthesizer(llm=writer, use_async=use_async),
+        [make_tool(engine, name) for name, engine in engines.items()],
+        callback_manager=CallbackManager([]),
+        verbose=False,
+        use_async=use_async,
+    )
+
+
+def check_sub_questions(response: Any) -> None:
+    assert str(response) == "both"
+    texts = [source.node.get_content() for source in response.source_nodes[:2]]
+    assert texts == ["Sub question: Who is Ann\nResponse: one", "Sub question: Tea\nResponse: two"]
+    sources = response.source_nodes[2:]
+    assert len(sources) == 2 * len(PASSAGES) and all("gear_chain" in source.node.metadata for source in sources)
+
+
+@MODES
+async def test_under_a_sub_question_engine(store: GeARVectorStore, mode: Mode) -> None:
+    check_sub_questions(await ask(mode, make_sub_question_engine(store, use_async=mode == "async")))
