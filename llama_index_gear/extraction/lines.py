@@ -6,6 +6,7 @@ A line for the parser is the end of the passage's own line, so that its letters 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -260,8 +261,9 @@ def _nest_items(lines: list[str], fenced: Sequence[bool]) -> None:
         while parents and parents[-1][0] >= width:
             parents.pop()
         most = (parents[-1][1] if parents else 0) + _TAB
-        while parents and lines[place - 1].strip() and len(indent.expandtabs(_TAB)) >= most:
-            indent = indent[1:]
+        if parents and lines[place - 1].strip():
+            cuts = range(len(indent))
+            indent = indent[bisect_left(cuts, True, key=lambda cut: len(indent[cut:].expandtabs(_TAB)) < most) :]
         lines[place] = indent + line[match.end(1) :]
         parents.append((width, len((indent + match[2]).expandtabs(_TAB))))
 

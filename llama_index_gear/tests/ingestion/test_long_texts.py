@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from llama_index_gear.extraction.inline import Link
+from llama_index_gear.extraction.lines import prepare_lines
 from llama_index_gear.extraction.link_extractor import _find_words
 from llama_index_gear.ingestion.converter import _prepare_org, sub_prose
 from llama_index_gear.ingestion.emails import clean_letter, read_plain_letter
@@ -46,6 +47,7 @@ def show(text: str) -> str:
         (prepare_tex, lambda n: rf"\def\a{{{'ab ' * 20 * n}}}" + r"\a " * 20 * n),
         (clean_tex, lambda n: "**author**: " + "\\" * 20 * n),
         (lambda text: list(read_bibliography(text)), lambda n: "@book{a," + "a" * 20 * n),
+        (lambda text: prepare_lines(text, is_known=True), lambda n: "- a\n" + " \t" * 10 * n + "- b"),
     ],
     ids=[
         *(
@@ -61,7 +63,7 @@ def show(text: str) -> str:
             "words of a link",
         ),
         *("blank line of a letter", "quoted line", "note of a list", "white space of TeX", "command for a long text"),
-        *("backslashes", "field of a bibliography"),
+        *("backslashes", "field of a bibliography", "item that is set in far"),
     ],
 )
 def test_eight_times_the_text_takes_no_sixty_four_times_as_long(
