@@ -20,6 +20,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.nodes import attach_triples
+from llama_index_gear.store.embedded import client as edge_client
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded import incidences, shards
 from llama_index_gear.store.embedded.client import EdgeClient
@@ -289,6 +290,8 @@ def test_a_file_answers_without_the_collection(
 def test_a_write_removes_the_file(
     store: GeARVectorStore, kept: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    monkeypatch.setattr(edge_client, "_MOST_TIMES", 0)
+    monkeypatch.setattr(edge_client, "_NO_WASTE", 0)  # a repair writes the collections anew
     read(store).incident_flow([(["n0"], [])], [1])
     WRITES[name](store, random.Random(name))
     assert kept.exists() is (name == "close")
@@ -298,6 +301,16 @@ def test_a_write_removes_the_file(
     read_whole(store)
     store.close()
     assert check_answers(store, monkeypatch)
+
+
+def test_a_repair_that_writes_nothing_leaves_the_file(
+    store: GeARVectorStore, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge_client, "_NO_WASTE", 1 << 40)
+    assert store.repair().ok and kept.exists()
+    assert check_answers(store, monkeypatch)
+    store.close()
+    assert kept.exists() and check_answers(store, monkeypatch)
 
 
 def test_random_histories_answer_as_a_fresh_store(
