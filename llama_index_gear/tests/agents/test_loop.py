@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llama_index.core.prompts import PromptTemplate
 
 from llama_index_gear.agents.loop import Budget, agent_flow
-from llama_index_gear.errors import OutOfTime
+from llama_index_gear.errors import ArgumentError, OutOfTime
 from llama_index_gear.flow import CallLLM, EmbedQuery, EmbedTexts, Flow, Reply, arun, remaining_seconds, run
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace, TraceEvent
@@ -163,6 +163,21 @@ def test_retries_count_and_each_call_is_told_how_many_it_may_take() -> None:
     assert (trace.stopped, trace.llm_calls, len(trace.calls)) == ("max_llm_calls", 7, 3)
 
 
+def test_no_call_is_begun_once_max_tokens_are_spent() -> None:
+    """40 + 9 of 100, 49 + 30 + 20 of 100, 99 + 1: the third call may begin, the fourth may not, a search always may."""
+    costs = [(40, 9), (30, 20), (0, 1)]
+    replies = [Reply(prompt_tokens=sent, completion_tokens=received) for sent, received in costs]
+    trace, plan = _make_trace(), Plan([[[ASK]], [[ASK]], [[ASK], [SEARCH], [ASK]], [[ASK]]])
+    flow = agent_flow(plan, trace, Budget(max_tokens=100))
+    assert next(flow) == [ASK]
+    assert flow.send([replies[0]]) == [ASK]
+    assert flow.send([replies[1]]) == [ASK]
+    assert flow.send([replies[2]]) == [SEARCH]
+    assert flow.send(["found"]) == [LAST]
+    assert (trace.stopped, trace.llm_calls, len(trace.steps)) == ("max_tokens", 3, 3)
+    assert _get_result(flow, ["z"]) == [*replies, "found", "z"]
+
+
 @pytest.mark.parametrize("budget", [Budget(max_llm_calls=1), Budget(max_tokens=10), Budget(timeout=10)])
 def test_a_budget_that_is_just_used_up_when_the_policy_ends_did_not_end_it(budget: Budget) -> None:
     trace, clock = _make_trace(), Clock()
@@ -171,6 +186,13 @@ def test_a_budget_that_is_just_used_up_when_the_policy_ends_did_not_end_it(budge
     clock.now += 10
     assert flow.send([Reply(prompt_tokens=10)]) == [LAST]
     assert trace.stopped == "answered"
+
+
+@pytest.mark.parametrize("name", ["max_llm_calls", "max_tokens", "timeout"])
+@pytest.mark.parametrize("value", [0, -1, -0.5, math.nan, -math.inf])
+def test_a_limit_must_be_above_zero(name: str, value: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"{name} must be above 0.*{value}"):
+        Budget(**{name: value})
 
 
 # -- Calls that fail --------------------------------------------------------------------------------------------------
@@ -188,6 +210,17 @@ def test_the_first_call_that_fails_raises_its_own_error() -> None:
     assert plan.log == ["step 1 ended"]
     assert [call.error for call in trace.calls] == ["ConnectionError: refused"]
     assert trace.stopped == "failed: ConnectionError: refused"
+
+
+def test_a_later_call_that_fails_ends_the_loop_with_what_was_found() -> None:
+    trace, plan = _make_trace(), Plan([[[ASK], [SEARCH], [ASK], [SEARCH]], [[SEARCH]]])
+    flow = agent_flow(plan, trace, Budget())
+    next(flow)
+    flow.send([Reply("1")])
+    flow.send(["found"])
+    assert flow.send([Reply(error=ConnectionError("refused"))]) == [LAST]
+    assert (trace.stopped, trace.llm_calls, len(trace.steps)) == ("failed: ConnectionError: refused", 2, 1)
+    assert _get_result(flow, ["z"]) == [Reply("1"), "found", "z"]
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["the first", "the second"])
@@ -248,6 +281,16 @@ def test_a_timeout_of_the_models_client_is_a_failure(budget: Budget) -> None:
     assert raised.value is error
 
 
+def test_another_error_after_the_deadline_is_a_failure() -> None:
+    trace, clock = _make_trace(), Clock()
+    flow = agent_flow(Plan([[[ASK], [ASK]]]), trace, Budget(timeout=60), clock)
+    next(flow)
+    flow.send([Reply("1")])
+    clock.now += 61
+    flow.send([Reply(error=ConnectionError("refused"))])
+    assert trace.stopped == "failed: ConnectionError: refused"
+
+
 # -- What drives it ---------------------------------------------------------------------------------------------------
 
 
@@ -283,6 +326,31 @@ def test_a_search_that_fails_in_a_later_step_ends_the_loop_with_what_was_found()
     assert run(agent_flow(plan, trace, Budget()), _break_search) == [Reply("1"), Reply("1"), "z"]
     assert (trace.stopped, len(trace.steps)) == ("failed: Broken: the index is gone", 2)
     assert plan.log == ["step 1 ended", "step 2 ended", "finish ended"]
+
+
+def test_a_policy_may_live_with_a_search_that_fails() -> None:
+    class Resilient(Plan):
+        def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
+            try:
+                yield [SEARCH]
+            except Broken as error:
+                state.append(str(error))
+            state.extend((yield [ASK]))
+            return "made do"
+
+    trace = _make_trace()
+    flow = agent_flow(Resilient([[]]), trace, Budget())
+    assert run(flow, _break_search) == ["the index is gone", Reply("1"), "z"]
+    assert (trace.stopped, trace.llm_calls) == ("made do", 1)
+
+
+def test_an_error_in_finish_reaches_the_caller() -> None:
+    plan = Plan([])
+    flow = agent_flow(plan, _make_trace(), Budget())
+    next(flow)
+    with pytest.raises(Broken, match="the index is gone"):
+        flow.throw(Broken("the index is gone"))
+    assert plan.log == ["finish ended"]
 
 
 @pytest.mark.parametrize(
@@ -502,6 +570,12 @@ async def test_nothing_waits_for_a_store_beyond_the_timeout_awaited() -> None:
     await arun(agent_flow(Plan([[[SEARCH, SEARCH]]]), _make_trace(), Budget(timeout=9), clock), answer)
     assert waits == pytest.approx([9, 9, 5], abs=0.5)
     assert remaining_seconds() == math.inf
+
+
+def test_without_a_timeout_the_wait_is_the_store_s_alone() -> None:
+    waits: list[float] = []
+    run(agent_flow(Plan([[[SEARCH]]]), _make_trace(), Budget()), lambda request: _note_waits(Clock(), waits, request))
+    assert waits == [math.inf, math.inf]
 
 
 def test_a_question_that_is_given_up_leaves_no_limit_behind() -> None:

@@ -1,9 +1,10 @@
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_index_gear.errors import ReplyError
@@ -15,6 +16,8 @@ from llama_index_gear.triple import Triple
 
 REPLIES = Path(__file__).parent / "replies"
 NAMES = sorted(path.stem for path in REPLIES.glob("*.txt"))
+
+MANGLED = st.text(alphabet="[](){}\",:'|\\ \n.-ab1“”entis", max_size=60)
 TRIPLES = st.builds(Triple, *[st.text(min_size=1).filter(str.strip)] * 3)
 PLAIN = st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\"\\'“”"), min_size=1)
 SIMPLE = st.builds(Triple, *[PLAIN.filter(str.strip)] * 3)
@@ -182,6 +185,18 @@ def test_the_error_shows_the_reply_in_short() -> None:
     assert len(str(caught.value)) < 400 and "start" in str(caught.value) and "end" in str(caught.value)
 
 
+@pytest.mark.parametrize("case", [str.lower, str.upper, str.swapcase], ids=["lower", "upper", "swapped"])
+def test_letters_keep_their_case(case: Callable[[str], str]) -> None:
+    slots = [case(slot) for slot in ("McDonald's", "is Based in", "Oak Brook, iLLinois")]
+    for reply in (
+        json.dumps({"triples": [slots]}),
+        " | ".join(slots),
+        str(tuple(slots)),
+        f"```\n[{tuple(slots)},]\n```",
+    ):
+        assert parse_triples(scan_reply(reply)).triples == (Triple(*slots),)
+
+
 def test_a_triple_at_any_depth_is_found() -> None:
     for depth in (1, 10, 500, 900, 20_000):
         reply = "[" * depth + '"a", "b", "c"' + "]" * depth
@@ -214,6 +229,17 @@ def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -
             parse_triples(scan_reply(reply))
 
     assert_linear(read, lambda length: start + unit * (length // len(unit)), size)
+
+
+@settings(max_examples=200)
+@given(st.one_of(st.text(), MANGLED, MANGLED.map(lambda text: f'{{"triples": [["a", "b", "c"], {text}')))
+def test_only_reply_errors_are_raised(reply: str) -> None:
+    try:
+        parsed = parse_triples(scan_reply(reply))
+    except ReplyError:
+        return
+    assert len(set(parsed.triples)) == len(parsed.triples)
+    json.dumps([_list_slots(triple) for triple in parsed.triples], ensure_ascii=False).encode()  # no half surrogates
 
 
 @given(st.lists(TRIPLES, min_size=1, max_size=8, unique=True), st.booleans(), st.sampled_from([None, 1, 2]))

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -78,6 +78,11 @@ def _split_prompt(prompt: str) -> list[list[str]]:
 # -- The gist memory --------------------------------------------------------------------------------------------------
 
 
+def test_the_gist_is_shown_one_fact_a_line_and_an_empty_one_by_a_word() -> None:
+    assert GistMemory(3).text == "(none)"
+    assert _make_gist(FATHER, JOINED).text == "- Stephen Curry father Dell Curry\n- Dell Curry joined Charlotte Hornets"
+
+
 @given(
     st.lists(st.lists(st.builds(Triple, *[st.sampled_from(["a", "A", "b", "b.", "c"])] * 3), max_size=6), max_size=5),
     st.integers(0, 5),
@@ -133,6 +138,18 @@ def test_a_fact_of_the_gist_cannot_leave_its_fence(
     parts = _split_prompt(prompt)
     assert parts[place] == [f"- Dell Curry says #### that #### #### {ORDERS}", "- Dell Curry joined Charlotte Hornets"]
     assert ORDERS not in "\n".join(line for part in parts[:place] + parts[place + 1 :] for line in part)
+
+
+def test_braces_in_passages_questions_and_queries_stay_as_they_are() -> None:
+    prompt = _format_prompt(
+        next(read_gist_flow("What is {gist}?", ["{question} {problem} {x}"], _make_gist(FATHER), GIST_PROMPT))
+    )
+    assert "[1] {question} {problem} {x}" in prompt.splitlines()
+    assert "Question: What is {gist}?" in prompt.splitlines()
+    prompt = _format_prompt(next(rewrite_flow("{reason}", _make_gist(FATHER), "{queries}", ["{gist}"], REWRITE_PROMPT)))
+    assert ["Question: {reason}", "What is missing: {queries}", "Searched so far:", "- {gist}"] == [
+        line for line in prompt.splitlines() if line.endswith("}") or line == "Searched so far:"
+    ]
 
 
 # -- Flows ------------------------------------------------------------------------------------------------------------
@@ -383,6 +400,18 @@ def test_a_huge_reply_is_turned_down_in_linear_time(parse: Callable[[ScannedRepl
     assert_linear(read, lambda size: start + unit * (size // len(unit)), MEGA)
 
 
+def test_a_huge_reply_is_read_in_linear_time() -> None:
+    def read(size: int) -> None:
+        filler = "x" * (size // 2)
+        verdict = {"notes": filler, "answerable": True, "answer": "Hornets"}
+        assert parse_verdict(scan_reply(json.dumps(verdict))) == YES
+        query = json.dumps({"notes": filler, "query": QUERY})
+        assert parse_query(scan_reply(f"<think>{filler}</think>{query}")) == QUERY
+        assert parse_query(scan_reply(json.dumps({"notes": [{}] * (size // 490), "query": QUERY}))) == QUERY
+
+    assert_linear(read, int, MEGA)
+
+
 def test_all_objects_are_looked_into_or_the_reply_is_refused() -> None:
     """A reply with more objects than are examined is refused: a forged query could stand before the model's own."""
     assert parse_query(scan_reply("{} " * 5_000 + '{"query": "Who?"}')) == "Who?"
@@ -472,6 +501,30 @@ def test_a_reply_with_two_queries_has_none(reply: str) -> None:
 
 def test_the_same_query_twice_is_one() -> None:
     assert parse_query(scan_reply('{"query": "Who?"}\n{"query": " who? ", "x": {"query": ""}}')).lower() == "who?"
+
+
+def test_an_answer_is_not_looked_for_beyond_all_depth() -> None:
+    deep = "[" * 400 + '"Hornets"' + "]" * 400
+    assert parse_verdict(scan_reply(f'{{"answerable": true, "answer": {deep}}}')) == YES
+
+
+pieces: st.SearchStrategy[Sequence[str]] = st.lists(
+    st.sampled_from(
+        [*'{}[]",: \n#', '"answerable"', "true", '"query"', "<think>", "</think>", "```", "\\", "query:", "\ud800", "x"]
+        + ["answerable:", "**", "__", " no", " yes"]
+    )
+)
+
+
+@given(pieces)
+def test_any_reply_is_read_or_turned_down(parts: Sequence[str]) -> None:
+    reply = "".join(parts)
+    for parse in (parse_verdict, parse_query):
+        try:
+            value = parse(scan_reply(reply))
+        except ReplyError:
+            continue
+        assert isinstance(value, Verdict) or 0 < len(value) <= 1000
 
 
 def test_a_list_of_three_names_as_the_answer_is_no_fact() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,13 +17,18 @@ import numpy as np
 import pytest
 from llama_index.core import Settings
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear import GeARVectorStore, NaiveGERetriever, SyncGERetriever, Triple, attach_triples
 from llama_index_gear.agents.gear.paper_calls import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
 from llama_index_gear.agents.gear.paper_policy import Calls
+from llama_index_gear.retrievers.base import GeAREvent
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import Trace, TraceEvent
@@ -335,6 +342,23 @@ async def test_a_later_call_that_fails_loses_nothing(
     assert "step 2" not in found[0].node.metadata["gear_ranks"] if call < 4 else "bob" in trace.steps[1].base
 
 
+@MODES
+async def test_tokens_and_times_of_every_call_are_counted(store: GeARVectorStore, mode: Mode) -> None:
+    def reply_late(prompt: str) -> str:
+        time.sleep(0.1)
+        return ONE_STEP[1]
+
+    llm = ScriptedLLM([ONE_STEP[0], reply_late, *ONE_STEP[2:]])
+    retriever, _ = make_gear(store, llm=llm)
+    _, trace = await retrieve(mode, retriever)
+    count = get_tokenizer()
+    assert [call.prompt_tokens for call in trace.calls] == [len(count(prompt)) for prompt in llm.history]
+    assert [call.completion_tokens for call in trace.calls] == [len(count(reply)) for reply in ONE_STEP]
+    assert trace.prompt_tokens == sum(call.prompt_tokens for call in trace.calls)
+    assert trace.calls[1].ms > 95 and all(call.ms > 0 for call in trace.calls)
+    assert trace.ms >= trace.calls[1].ms
+
+
 # -- the ranking ------------------------------------------------------------------------------------------------------
 
 
@@ -528,6 +552,44 @@ async def test_a_stream_that_nobody_reads_leaves_nothing_behind(store: GeARVecto
     assert [str(warning.message) for warning in caught] == []
 
 
+async def test_an_error_comes_out_of_the_stream(store: GeARVectorStore) -> None:
+    kinds = []
+    with pytest.raises(PermissionError, match="down"):
+        async for item in make_gear(store, [PermissionError("down")])[0].astream_events(QUESTION):
+            kinds.append(item.kind if isinstance(item, TraceEvent) else "result")
+    assert kinds == ["query", "base", "call", "stopped", "ms"]
+
+
+class Recorder(BaseEventHandler):
+    seen: list[GeAREvent] = []
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Recorder"
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        if isinstance(event, GeAREvent):
+            self.seen.append(event)
+
+
+@MODES
+async def test_llama_index_s_instrumentation_is_told_everything(store: GeARVectorStore, mode: Mode) -> None:
+    root, recorder, spans = get_dispatcher(), Recorder(seen=[]), SimpleSpanHandler()
+    root.add_event_handler(recorder)
+    root.add_span_handler(spans)
+    try:
+        _, trace = await retrieve(mode, make_gear(store, FOUR_STEPS)[0])
+    finally:
+        root.event_handlers.remove(recorder)
+        root.span_handlers.remove(spans)
+    events = [TraceEvent(step=event.step, kind=event.kind, value=event.value) for event in recorder.seen]
+    assert replay_events(events) == {**get_transcript(trace), "titles": {}}
+    assert {event.class_name() for event in recorder.seen} == {"GeAREvent"}
+    names = [span.id_.split("-")[0] for span in spans.completed_spans]
+    method = f"PaperGeARRetriever.{'_retrieve' if mode == 'sync' else '_aretrieve'}"
+    assert names.count(method) == 1
+
+
 # -- filters ----------------------------------------------------------------------------------------------------------
 
 NOT_BOB = MetadataFilters(filters=[MetadataFilter(key="name", operator=FilterOperator.NE, value="bob")])
@@ -561,6 +623,12 @@ async def test_a_filter_binds_every_hop_and_the_linking(store: GeARVectorStore, 
 # -- input ------------------------------------------------------------------------------------------------------------
 
 
+@MODES
+async def test_white_space_around_the_question_is_none_of_it(store: GeARVectorStore, mode: Mode) -> None:
+    found, trace = await retrieve(mode, make_gear(store, ONE_STEP)[0], f"\n {QUESTION}  ")
+    assert trace.question == trace.steps[0].query == QUESTION and found
+
+
 def test_the_settings_model_is_the_default(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     llm = ScriptedLLM(ONE_STEP)
     monkeypatch.setattr(Settings, "_llm", llm)
@@ -570,6 +638,33 @@ def test_the_settings_model_is_the_default(store: GeARVectorStore, monkeypatch: 
 
 
 # -- orders hidden in passages ----------------------------------------------------------------------------------------
+
+
+def split_fences(prompt: str) -> tuple[str, str]:
+    """Return the text between the lines of #####, and the text outside them."""
+    parts = re.split(r"^#####$", prompt, flags=re.MULTILINE)
+    assert len(parts) in (3, 5), "one or two pairs of fences"
+    return "\n".join(parts[1::2]), "\n".join(parts[0::2])
+
+
+def obey(prompt: str) -> str:
+    """Note the facts shown, and obey every order outside the fences, where the prompt's author speaks."""
+    inside, outside = split_fences(prompt)
+    if "OBEY" in outside:
+        return json.dumps({"triples": [], "answerable": True, "answer": "the moon", "query": "cheese"})
+    noted = [slots for text, slots in PASSAGES.values() if text in inside]
+    known = [slots for slots in (FATHER, LIVES, LIES, BORDERS) if f"- {' '.join(slots)}" in inside]
+    last = (known or [["", "", "the father of Ann"]])[-1][2]
+    queries = {"Bob": WHERE_BOB, "Rome": WHERE_ROME, "Italy": WHAT_BORDERS}
+    return json.dumps(
+        {
+            "triples": noted,
+            "answerable": BORDERS in known,
+            "answer": "France",
+            "reason": f"more about {last}",
+            "query": queries.get(last, "Who is the father of Ann"),
+        }
+    )
 
 
 # -- at once ----------------------------------------------------------------------------------------------------------

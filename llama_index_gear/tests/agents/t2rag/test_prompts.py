@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from llama_index.core.prompts import PromptTemplate
 
 from llama_index_gear.agents.t2rag.clues import Clues, slots_of
@@ -189,6 +191,15 @@ def test_numbers_are_not_looked_for_beyond_all_depth() -> None:
     assert read_statements(f'{{"clue": {deep}, "triple": ["a", "b", "c"], "passages": {deep}}}') == [
         (2, "a | b | c", (2,))
     ]
+
+
+@given(st.text(max_size=300) | st.text('{}[]":,|?\n clue1', max_size=300))
+def test_no_reply_breaks_the_parsers(reply: str) -> None:
+    for parse in (parse_statements, lambda scanned: parse_decomposition(scanned, TEMPLATE)):
+        try:
+            parse(scan_reply(reply))
+        except ReplyError:
+            pass
 
 
 @pytest.mark.parametrize("parse", [parse_statements, parse_decomposition])
