@@ -54,8 +54,8 @@ def links(results: Results) -> str:
         "gold”: the share of questions, in percent, with all that is gold among the first; a document counts at the "
         "place of its first passage. Embeddings by `LightEmbedding`, triples by rule. The form of the signal "
         "`page_links` and its shipped weight were chosen over httpx, structlog, Jinja and click, and nothing over "
-        "Flask, Black, Foam and Jujutsu; that names of pages in a text are no links was decided with all but the last "
-        "two in sight. "
+        "Flask, Black, Foam, Jujutsu and pip; that names of pages in a text are no links was decided without the last "
+        "three in sight. "
         f"Weights of `page_links` that the other sources choose: {weights}. graph-rag is datastax's, "
         "by its own code (`peers/graph_rag.py` says what is adapted); it ranks by cosine."
     )
