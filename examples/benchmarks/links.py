@@ -54,7 +54,7 @@ SEARCHES = {
     "bm25": VectorStoreQueryMode.SPARSE,
     "hybrid": VectorStoreQueryMode.HYBRID,
 }
-WEIGHTS = range(13)
+WEIGHTS = [number / 2 for number in range(25)]
 """Weights of `page_links` to choose from."""
 PEER = Path(__file__).parent / "peers" / "graph_rag.py"
 Row = dict[str, Any]

@@ -238,14 +238,19 @@ class Pool:
         )
 
     def coverage(self, *texts: str) -> float:
-        """Return the share of the question that its words in texts make up, from 0 to 1, rare words counting more.
+        """Return the share of the question that its words in texts make up (`weigh`)."""
+        return self.weigh(frozenset[int]().union(*map(self._find, texts)))
 
-        A word's weight is BM25's inverse document frequency within the pool.
-        """
-        found = frozenset[int]()
-        for text in texts:
-            found |= self._find(text)
-        return self._weigh(found)
+    def fact_coverage(self, fact: Triple) -> float:
+        """Return the `coverage` of a fact's text."""
+        return self.weigh(self.find_words(fact))
+
+    def find_words(self, fact: Triple) -> frozenset[int]:
+        """Return the question's words that a fact has. Its parts are read once: names and sentences are shared."""
+        if fact not in self._found:
+            parts = (fact.subject, fact.predicate, fact.object)
+            self._found[fact] = frozenset[int]().union(*map(self._find, parts))
+        return self._found[fact]
 
     def _find(self, text: str) -> frozenset[int]:
         """Return the question's words that a text has."""
@@ -253,18 +258,21 @@ class Pool:
             self._found[text] = self._question_words.intersection(self.encoder.list_words(text))
         return self._found[text]
 
-    def _weigh(self, found: frozenset[int]) -> float:
-        if found not in self._shares:
-            self._shares[found] = math.fsum(self.question_weights[word] for word in found)
-        return self._shares[found]
+    def weigh(self, words: frozenset[int]) -> float:
+        """Return the share of the question that some of its words make up, from 0 to 1, rare words counting more.
 
-    def fact_coverage(self, fact: Triple) -> float:
-        """Return the `coverage` of a fact's text. Its parts are read once: facts have names and sentences in common."""
-        found = self._found.get(fact)
-        if found is None:
-            parts = (fact.subject, fact.predicate, fact.object)
-            found = self._found[fact] = frozenset[int]().union(*map(self._find, parts))
-        return self._weigh(found)
+        A word's weight is BM25's inverse document frequency within the pool.
+        """
+        if words not in self._shares:
+            self._shares[words] = math.fsum(self.question_weights[word] for word in words)
+        return self._shares[words]
+
+    @cached_property
+    def asked_words(self) -> list[frozenset[int]]:
+        """For each passage, the question's words that it has."""
+        _, weights, _, _, asked = self.terms
+        numbers = self.terms.words[asked]
+        return [frozenset(numbers[has].tolist()) for has in weights[:, asked] > 0]
 
     @cached_property
     def question_weights(self) -> dict[int, float]:

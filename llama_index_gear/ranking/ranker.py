@@ -24,8 +24,8 @@ class Ranked(NamedTuple):
         tied_by: the list whose place ties it to the question; None if a fact or its words do, or nothing.
         named_by: the fact of the best passages that names what it is about (`Company.named`); None if no fact does.
         linked_by: the fact of the best passages that names an entity of it (`Company.linked`); None if no fact does.
-        page_link: the link between it and one of the first passages (`Company.page_links`), its own or one to it; None
-            if there is none.
+        page_link: the link between its page and one of the first passages (`Company.page_links`); None if there is
+            none.
         leads: those of these three facts that another passage states, above it in the lists.
         new_words: the question's words that it has and the two best passages lack.
         phrases: parts of the question, of two words or more, that stand in it word for word.

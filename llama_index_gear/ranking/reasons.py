@@ -248,8 +248,10 @@ def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
     if link is None:
         return ""
     said = f"“{shorten(split_link(link.triple.predicate)[0], _FACT)}”"
-    if link.place == pool.places[ranked.id]:
-        return f"{LINKS} “{shorten(link.triple.object, _NAME)}”, a page that stands high without its links: {said}"
+    place = pool.places[ranked.id]
+    if pool.are_of_one_document(link.place, place):
+        page = f"{LINKS} “{shorten(link.triple.object, _NAME)}”, a page that stands high without its links: {said}"
+        return page if link.place == place else f"another passage of its page {page}"
     title = pool.passages[link.place].title.strip()
     passage = f"“{shorten(title, _NAME)}”" if title else "a passage"
     return f"{passage}, which stands high without its links, {LINKS} its page: {said}"

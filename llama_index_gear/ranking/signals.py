@@ -47,7 +47,7 @@ _HEADING = re.compile(r"(?m)^ {0,3}#{1,6}[ \t]{1,20}(\S[^\n]{0,300})$")
 _FIRST_LISTS = ("dense", "base", "bm25")
 _STRONG = 3.0
 """A link of a third or more of the question ties a passage to it as its own words would."""
-_FOLLOWED = 10
+_FOLLOWED = 20
 """Passages, the first by all other signals, whose links to pages count, and the links to whose pages do."""
 _LEAST_SAID = 0.02
 """Added to the share of the question that a link says: one without a word of the question is a link all the same."""
@@ -182,7 +182,7 @@ class Company:
 
         Of links that people made:
 
-        - `page_links`: the strength of the strongest link between it and one of the first passages by all of these.
+        - `page_links`: the strength of the strongest link between its page and one of the first by all of these.
 
         """
         strengths = np.array([link.likeness if link else 0.0 for link in self.page_links])
@@ -351,12 +351,14 @@ class Company:
 
     @cached_property
     def page_links(self) -> list[Link | None]:
-        """For each passage, the strongest link between it and one of the first ten passages by the other signals.
+        """For each passage, the strongest link between its page and one of the first twenty passages by other signals.
 
-        It is a link of the passage to what the other is about, or one of the other to what the passage is about: then
-        it leads to one passage of that page alone, the one with the heading that the link names, else the first in the
-        lists. Its strength is √(share of the question that its sentence and names make up + 0.02) / √(place of the
-        other, from 1).
+        If the page that a link leads to is among these, the link counts for the passage that has it, and for the best
+        passage of that one's page. If the passage that has it is among these, it counts for the passage that it leads
+        to, the one with the heading that it names, and for the best passage of that one's page.
+
+        Its strength is √(share of the question + 0.02) / √(place of the other end, from 1). The share is the mean of
+        what the link's sentence and names make up, and what the passage has and the other end lacks.
         """
         found: list[Link | None] = [None] * len(self._pool.passages)
         contents = self._pool.contents
@@ -364,47 +366,55 @@ class Company:
             return found
         weights = RankingWeights.default().signals if self._weights is None else self._weights
         scores = sum((weights.get(name, 0.0) * values for name, values in self._signals.items()), np.zeros(len(found)))
-        near = {place: 1 / math.sqrt(number) for number, place in enumerate(order(scores)[:_FOLLOWED], start=1)}
+        standing = {place: number for number, place in enumerate(order(scores), start=1)}
         about: dict[str, list[int]] = {}
-        for place in self.order:
+        best: dict[str, int] = {}
+        for place in standing:
+            best.setdefault(self._name_page(place), place)
             for key in contents[place].topics:
                 about.setdefault(key, []).append(place)
-        near_keys = {name for place in near for key in contents[place].topics for name in self._pool.names_of(key)}
         for place, content in enumerate(contents):
             for triple in content.links:
-                if place in near or entity_key(triple.object) in near_keys:
-                    self._follow(place, triple, about, near, found)
+                pages = self._find_pages(place, triple, about, standing)
+                ends = [(end, place) for end in pages[:1] + self._find_headed(pages, triple)]
+                ends += [(end, other) for other in pages[:1] for end in (place, best[self._name_page(place)])]
+                self._note(found, place, triple, [(end, other, standing[other]) for end, other in ends])
         return found
 
-    def _follow(
-        self,
-        place: int,
-        triple: Triple,
-        about: Mapping[str, Sequence[int]],
-        near: Mapping[int, float],
-        found: list[Link | None],
-    ) -> None:
-        """Note a link where it is the strongest: at the page that it leads to, and at the passage that has it."""
-        entity = entity_key(triple.object)
-        places = [other for name in self._pool.names_of(entity) for other in about.get(name, ())]
-        pages = [other for other in places if not self._pool.are_of_one_document(place, other)]
-        ends = [(self._enter(pages, triple), near[place])] if pages and place in near else []
-        ends += [(place, max(near[other] for other in pages if other in near))] if near.keys() & pages else []
-        if not ends:
-            return
-        said = math.sqrt(self._pool.fact_coverage(triple) + _LEAST_SAID)
-        for end, share in ends:
-            strongest = found[end]
-            if strongest is None or said * share > strongest.likeness:
-                found[end] = Link(place, triple, entity, said * share)
+    def _find_pages(
+        self, place: int, triple: Triple, about: Mapping[str, Sequence[int]], standing: Mapping[int, int]
+    ) -> list[int]:
+        """Return the passages of the page that a link leads to, best first; none of the page that has the link.
 
-    def _enter(self, pages: Sequence[int], triple: Triple) -> int:
-        """Return the passage of a page that a link leads to: that with the section's heading, else the first."""
-        section = read_section(triple.predicate)
+        There are none either, if neither end is among the first.
+        """
+        found = {other for name in self._pool.names_of(entity_key(triple.object)) for other in about.get(name, ())}
+        pages = sorted(found, key=standing.__getitem__)
+        pages = [other for other in pages if not self._pool.are_of_one_document(place, other)]
+        return pages if pages and min(standing[place], standing[pages[0]]) <= _FOLLOWED else []
+
+    def _note(self, found: list[Link | None], place: int, triple: Triple, ends: Sequence[tuple[int, int, int]]) -> None:
+        """Note a link where it is the strongest: at ends whose other end stands, from 1, among the first."""
+        asked, said = self._pool.asked_words, self._pool.fact_coverage(triple) if ends else 0.0
+        for end, other, number in ends:
+            if number <= _FOLLOWED:
+                new = self._pool.weigh(asked[end] - asked[other])
+                strength = math.sqrt((said + new) / 2 + _LEAST_SAID) / math.sqrt(number)
+                strongest = found[end]
+                if strongest is None or strength > strongest.likeness:
+                    found[end] = Link(place, triple, entity_key(triple.object), strength)
+
+    def _name_page(self, place: int) -> str:
+        """Return the document of a passage; its own id if it is none's."""
+        return self._pool.passages[place].document or self._pool.passages[place].id
+
+    def _find_headed(self, pages: Sequence[int], triple: Triple) -> list[int]:
+        """Return the best passage, if any, that has the heading of the section that a link leads to."""
+        if not (section := read_section(triple.predicate)):
+            return []
         heading = write_line(section)
-        found = (place for place in pages if section and heading in self._pool.contents[place].line)
-        headed = (place for place in found if _has_heading(self._pool.passages[place].text, heading))
-        return next(headed, pages[0])
+        found = (place for place in pages if heading in self._pool.contents[place].line)
+        return [place for place in found if _has_heading(self._pool.passages[place].text, heading)][:1]
 
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])

@@ -75,6 +75,18 @@ def test_with_a_small_model_no_method_differs_from_hybrid_beyond_chance() -> Non
     assert one["recall@5"] > gear["recall@5"]
 
 
+@pytest.mark.parametrize("method", ["graph + links", "graph + links, shipped"])
+def test_links_gain_over_hybrid_on_each_source(method: str) -> None:
+    """With what a link leads to in the first five and ten; in the first two, what one page answers loses nothing."""
+    sources = RESULTS.files["links"]["sources"]
+    assert len(sources) == 10
+    for name, source in sources.items():
+        hybrid, linked = source["rows"]["hybrid"], source["rows"][method]
+        for cut in ("all gold@5", "all gold@10"):
+            assert linked["link, passages"][cut] > hybrid["link, passages"][cut], name
+        assert linked["one, passages"]["all gold@2"] >= hybrid["one, passages"]["all gold@2"], name
+
+
 def test_the_figures_in_a_docstring_are_committed_results() -> None:
     said = " ".join(str(PaperGeARRetriever.__doc__).split())
     file = "musique_train-minilm-sweeps"

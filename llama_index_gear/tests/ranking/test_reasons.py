@@ -299,6 +299,11 @@ def test_reasons_of_links_between_pages() -> None:
         f"links to “Proxies”, a page that stands high without its links{said}"
     )
     assert find(pool, "c", weights).page_link is None and explain("d", weights, pool) == {}
+    first = PoolPassage("0", "Set up", [], "Page a", "a")
+    pool = Pool("Set up a proxy?", [first, *passages], {"base": ["0", "a", "d", "b", "c"]}, ENCODER)
+    assert explain("0", weights, pool)["page_links"] == (
+        f"another passage of its page links to “Proxies”, a page that stands high without its links{said}"
+    )
 
 
 def test_what_a_passage_lacks_is_no_reason_for_it() -> None:

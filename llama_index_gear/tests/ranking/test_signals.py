@@ -482,7 +482,7 @@ def test_a_link_counts_for_the_page_and_for_the_passage_that_has_it() -> None:
     nginx = make_page("nginx", "Nginx", "", (SAYS, "Proxies"))
     others = [make_page("a", "A", ""), make_page("proxies", "Proxies", ""), make_page("b", "B", "")]
     company, strengths = follow(*others, nginx)
-    said = math.sqrt(company._pool.coverage(nginx.triples[0].text) + 0.02)
+    said = math.sqrt(company._pool.coverage(nginx.triples[0].text) / 2 + 0.02)
     assert said > 0.5
     assert strengths == pytest.approx({"a": 0, "proxies": said / 2, "b": 0, "nginx": said / math.sqrt(2)})
     links = [link and link._replace(likeness=0.0) for link in company.page_links]
@@ -491,7 +491,7 @@ def test_a_link_counts_for_the_page_and_for_the_passage_that_has_it() -> None:
 
 
 def test_a_link_leads_to_one_passage_of_a_page() -> None:
-    """The first of the page in the lists, though all are about it; none of the page that has the link."""
+    """The best of the page by the other signals, though all are about it; none of the page that has the link."""
     nginx = make_page("nginx", "Nginx", "", (SAYS, "Proxies"))
     parts = [make_page(f"part {number}", "Proxies", "", document="proxies") for number in range(3)]
     _, strengths = follow(nginx, *parts)
@@ -501,7 +501,7 @@ def test_a_link_leads_to_one_passage_of_a_page() -> None:
 
 
 def test_a_link_to_a_section_leads_to_the_passage_with_its_heading() -> None:
-    """Not to one that only has its words; to the first of the page, if none has it."""
+    """Not to one that only has its words; to the best of the page, if none has it, which takes it in any case."""
     texts = [
         "- Trusted Hosts",
         "## Hosts\n\nOf trusted hosts.",
@@ -511,8 +511,29 @@ def test_a_link_to_a_section_leads_to_the_passage_with_its_heading() -> None:
     parts = [make_page(f"{number}", "Proxies", text, document="p") for number, text in enumerate(texts)]
     for heading, number in (("Trusted Hosts", "2"), ("Hosts", "1"), ("Trust", "3"), ("Trusted", "2"), ("Else", "0")):
         nginx = make_page("nginx", "Nginx", "", (f"{SAYS} “{heading}” in", "Proxies"))
-        _, strengths = follow(nginx, *parts)
-        assert [id_ for id_ in strengths if strengths[id_] > 0] == ["nginx", number], heading
+        _, strengths = follow(nginx, *parts, question="nginx behind?")
+        assert {id_ for id_ in strengths if strengths[id_] > 0} == {"nginx", "0", number}, heading
+        assert strengths["0"] == pytest.approx(strengths[number]), heading
+
+
+def test_a_link_counts_for_the_best_passage_too_of_the_page_that_has_it() -> None:
+    proxies, parts = make_page("proxies", "Proxies", ""), [make_page(f"{n}", "Nginx", "", document="n") for n in "abc"]
+    linking = make_page("d", "Nginx", "", (SAYS, "Proxies"), document="n")
+    company, strengths = follow(proxies, *parts, linking)
+    assert strengths["d"] > 0 and strengths == pytest.approx({**strengths, "a": strengths["d"], "b": 0, "c": 0})
+    assert company.page_links[1] == Link(4, linking.triples[0], "proxies", strengths["a"])
+    apart = [page._replace(document="") for page in (*parts, linking)]  # passages of no document are no page
+    assert follow(proxies, *apart)[1] == pytest.approx({**strengths, "a": 0})
+
+
+def test_a_link_is_the_stronger_the_more_one_end_adds_to_the_other() -> None:
+    """Words of the question that both ends have add nothing."""
+    for first, second, new in (("", "", ""), ("", "trust", "trust"), ("trust", "trust", ""), ("trust", "", "")):
+        nginx = make_page("nginx", "Nginx", first, ("“See there” links to", "Proxies"))
+        company, strengths = follow(nginx, make_page("proxies", "Proxies", second), make_page("a", "A", "Nginx"))
+        said = company._pool.coverage(nginx.triples[0].text), company._pool.coverage(new)
+        assert strengths["proxies"] == pytest.approx(math.sqrt(math.fsum(said) / 2 + 0.02))
+        assert said[0] > 0 and (said[1] > 0) == (new != "")
 
 
 def test_what_a_link_says_and_the_place_of_the_other_end_make_it_strong() -> None:
@@ -522,11 +543,11 @@ def test_what_a_link_says_and_the_place_of_the_other_end_make_it_strong() -> Non
     assert strengths["two"] == pytest.approx(math.sqrt(0.02)) and strengths["one"] > strengths["two"]
     _, named = follow(make_page("a", "A", "", (name, "One")), *ends)
     assert set(named.values()) == {0}
-    fillers = [make_page(f"filler {number}", f"Filler {number}", "") for number in range(9)]
+    fillers = [make_page(f"filler {number}", f"Filler {number}", "") for number in range(19)]
     last = make_page("last", "Last", "", (SAYS, "One"))
-    for number in (8, 9):  # the tenth place counts, and no later one
+    for number in (18, 19):  # the twentieth place counts, and no later one
         _, strengths = follow(*fillers[:number], make_page("two", "Two", ""), last, ends[0])
-        assert (strengths["one"] > 0) == (number == 8)
+        assert (strengths["one"] > 0) == (number == 18)
 
 
 def test_a_page_is_known_by_its_other_names() -> None:
