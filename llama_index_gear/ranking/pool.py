@@ -30,6 +30,8 @@ MAX_LINK_PASSAGES = 12
 _WORD = re.compile(r"\w+")
 _ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORD.match(chr(code)) else 32 for code in range(128)).ljust(256)
 """ASCII in small letters, with spaces for what is no part of a word."""
+_PLURAL = re.compile("[A-Z]{2,}s")
+"""Matches abbreviations in the plural."""
 _SATURATION = 1.2
 """k of BM25: a word that a passage has f times counts f / (f + k)."""
 
@@ -229,12 +231,18 @@ class Pool:
         return self.entity_passages[entity] <= MAX_LINK_PASSAGES
 
     def is_ordinary(self, name: str) -> bool:
-        """Return True if a name is one word that some passage writes in small letters: rather a common noun."""
+        """Return True if a name is one word that is rather a common noun.
+
+        Some passage writes it in small letters, or it is an abbreviation that has a plural: "PCs", or "PC" beside it.
+        """
         small = name.lower()
         if not name.isalpha() or small == name.upper():  # a script without small letters
             return False
-        return small == name or any(
-            small in passage.text and _has_word(passage.text, small) for passage in self.passages
+        if small == name or _PLURAL.fullmatch(name):
+            return True
+        forms = (small, f"{name}s") if len(name) > 1 and name.isupper() else (small,)
+        return any(
+            form in passage.text and _has_word(passage.text, form) for passage in self.passages for form in forms
         )
 
     def coverage(self, *texts: str) -> float:
@@ -274,6 +282,17 @@ class Pool:
         weights = {word: math.log1p((number - count + 0.5) / (count + 0.5)) for word, count in having.items()}
         total = math.fsum(weights.values())
         return {word: weight / total for word, weight in weights.items()}
+
+    @cached_property
+    def empty_words(self) -> frozenset[int]:
+        """Those of the question's words that tell passages apart from few others: more than half of the pool has them.
+
+        In a small pool more than twelve passages have them.
+        """
+        number = len(self.passages)
+        words, _, passages, _, asked = self.terms
+        frequent = asked[passages[asked] > max(MAX_LINK_PASSAGES, number / 2)]
+        return frozenset(words[frequent].tolist())
 
     @cached_property
     def _question_words(self) -> frozenset[int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
+from llama_index_gear.function_words import ENGLISH, GENERAL
 from llama_index_gear.nodes import (
     LINKS,
     is_link,
@@ -20,7 +21,7 @@ from llama_index_gear.nodes import (
 )
 from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.signals import ADDRESS, BEST, Link
+from llama_index_gear.ranking.signals import BEST, Link, drop_addresses
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import SPACELESS, Triple, drop_parenthesis, entity_key, serialize_triples
 
@@ -92,9 +93,10 @@ def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
 
     Words that stand in addresses alone don't count.
     """
-    phrases = ranked.phrases if ranked.shares.get("phrases", 0.0) < _LEAST_SHARE else []
-    written = set(write_line(ADDRESS.sub(" ", pool.passages[pool.places[ranked.id]].text)).split())
-    weights = {word: pool.coverage(word) for word in _split_question(pool, ranked) & written}
+    phrases = _list_phrases(pool, ranked) if ranked.shares.get("phrases", 0.0) < _LEAST_SHARE else []
+    written = set(write_line(drop_addresses(pool.passages[pool.places[ranked.id]].text)).split())
+    words = _split_question(pool, ranked) & written - _split_topics(pool, ranked)
+    weights = {word: pool.coverage(word) for word in words if not _is_empty(pool, word)}
     rarest = sorted(weights, key=lambda word: (-weights[word], word))
     return [*phrases, *(word for word in rarest if weights[word])][:_MOST_ASKED]
 
@@ -102,7 +104,36 @@ def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
 def _list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
     """List the new words that the question writes as the passage does: “response” would not explain “responsive”."""
     asked = _split_question(pool, ranked)
-    return [word for word in ranked.new_words if word in asked or _SPACELESS.search(word)]
+    words = [word for word in ranked.new_words if word in asked or _SPACELESS.search(word)]
+    return [word for word in words if not _is_empty(pool, word)]
+
+
+def _list_phrases(pool: Pool, ranked: Ranked) -> list[str]:
+    """List the question's phrases in a passage, but for those whose words are empty, or the name that it is about."""
+    named = _split_topics(pool, ranked)
+    return [
+        phrase
+        for phrase in ranked.phrases
+        if not all(word in named or _is_empty(pool, word) for word in phrase.split())
+    ]
+
+
+def _split_topics(pool: Pool, ranked: Ranked) -> set[str]:
+    """Return the words of what a passage is about, if a reason says that the question names it."""
+    least = max(_LEAST_SHARE, _LEAST_PART * max(ranked.shares.values(), default=0.0))
+    is_said = "in_question" in ranked.signals and ranked.shares.get("in_question", 0.0) >= least
+    return set(write_line(_find_asked(pool, pool.places[ranked.id])).split()) if is_said else set()
+
+
+def _find_asked(pool: Pool, place: int) -> str:
+    """Return the key of what a passage is about that makes up most of the question."""
+    return max(pool.asked[place], key=pool.coverage)
+
+
+def _is_empty(pool: Pool, word: str) -> bool:
+    """Return True for a word that says nothing: a stop word, another that fits any subject, or most of the pool's."""
+    is_general = pool.encoder.language == "english" and (word in ENGLISH or word in GENERAL)
+    return is_general or pool.encoder.split_words(word) <= pool.empty_words
 
 
 def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
@@ -136,13 +167,13 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
 def _is_telling(pool: Pool, link: Link) -> bool:
     """Return False if a reader learns nothing.
 
-    So it is if a common noun or a web address joins passages, if a fact joins a thing with itself, or if its sentence
-    is a name alone.
+    So it is if a common noun or a web address joins passages, if a fact joins a thing with itself, if its sentence is a
+    name alone, or if neither the fact nor the title of its passage has the name.
     """
     fact = link.triple
     says_more = set(write_line(fact.predicate).split()) - set(write_line(f"{fact.subject} {fact.object}").split())
     is_name = not pool.is_ordinary(link.name) and "://" not in link.name
-    return len(fact.entities) == 2 and bool(says_more) and is_name
+    return len(fact.entities) == 2 and bool(says_more) and is_name and (_has_name(link) or _is_titled(pool, link))
 
 
 def _leads(pool: Pool, link: Link) -> bool:
@@ -199,7 +230,7 @@ def _describe_lists(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
-    phrases = [_spell(pool.question, phrase) for phrase in ranked.phrases]
+    phrases = [_spell(pool.question, phrase) for phrase in _list_phrases(pool, ranked)]
     return f"has {_quote(phrases)} of the question" if phrases else ""
 
 
@@ -224,7 +255,7 @@ def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
 
 def _describe_in_question(pool: Pool, ranked: Ranked) -> str:
     passage = pool.places[ranked.id]
-    return f"{_say_topic(pool, passage, max(pool.asked[passage], key=pool.coverage))}, which the question names"
+    return f"{_say_topic(pool, passage, _find_asked(pool, passage))}, which the question names"
 
 
 def _describe_named(pool: Pool, ranked: Ranked) -> str:
@@ -289,7 +320,7 @@ def _say_topic(pool: Pool, place: int, key: str) -> str:
 def _name_passage(pool: Pool, place: int, link: Link, clause: str) -> str:
     """Complete a clause with the title of the passage that states a fact, and the fact, if that has the shared name.
 
-    It says so if that passage is about, or speaks of, what both share.
+    It says so if that passage is about what both share.
     """
     title = pool.passages[link.place].title.strip()
     who = f"“{shorten(title, _NAME)}”" if title else "another passage"
@@ -297,8 +328,6 @@ def _name_passage(pool: Pool, place: int, link: Link, clause: str) -> str:
         who = "another part of the document"
     elif _is_titled(pool, link):
         clause, who = "which {} is about", "another passage"
-    elif not _has_name(link):
-        clause = "which {} speaks of"
     return clause.format(who) + (f": {_write(link.triple)}" if _has_name(link) else "")
 
 

@@ -40,7 +40,12 @@ _MOST_NAMED = 3
 """Words that are named, at most."""
 _MOST_PARTS, _LONGEST_PART = 5, 32
 """Parts of the question that are named, and words of one, at most."""
-ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
+_ADDRESS = re.compile(
+    r"(?:(?<![a-z0-9])[a-z][a-z0-9+.-]{0,20}://|(?<![\w.+-])[\w.+-]{0,64}@|(?<!\w)www\.)"
+    r"(?:[^\s()\[\]<>\"“”]|\([^\s()]{0,200}\)){1,2000}",
+    re.IGNORECASE,
+)
+"""Matches an address: from its scheme, its mailbox or "www." on, and not into brackets or quotes around it."""
 _ADDRESS_MARKS = ("://", "@", "www.")
 """A text without any of these has no address."""
 _HEADING = re.compile(r"(?m)^ {0,3}#{1,6}[ \t]{1,20}(\S[^\n]{0,300})$")
@@ -153,6 +158,7 @@ class Company:
                     for name in pool.names_of(entity):
                         self._links.setdefault(name, []).append(link)
         self._written: dict[int, dict[int, str]] = {}
+        self._lines: dict[int, str] = {}
         places = range(len(pool.passages))
         self.named = [self._find_naming(place) for place in places]
         self.linked = [self._find_linking(place) for place in places]
@@ -217,12 +223,17 @@ class Company:
     def _find_written(self, place: int, numbers: Sequence[int]) -> list[str]:
         """Return words in their order, as a passage first writes them in small letters, if not in an address alone."""
         if place not in self._written:
-            text, line = self._pool.passages[place].text, self._pool.contents[place].line
-            if any(mark in text for mark in _ADDRESS_MARKS):
-                line = write_line(ADDRESS.sub(" ", text))
-            self._written[place] = self._pool.encoder.find_written(line)
+            self._written[place] = self._pool.encoder.find_written(self._read_line(place))
         written = self._written[place]
         return list(dict.fromkeys(written[number] for number in numbers if number in written))
+
+    def _read_line(self, place: int) -> str:
+        """Return the line of a passage without addresses."""
+        if place not in self._lines:
+            text = self._pool.passages[place].text
+            plain = drop_addresses(text)
+            self._lines[place] = self._pool.contents[place].line if plain is text else write_line(plain)
+        return self._lines[place]
 
     def _walk(self) -> Floats:
         """Walk between passages and words; half of each step returns to the start."""
@@ -293,9 +304,9 @@ class Company:
         """Return the parts of the question, of two words or more, that the signal `phrases` has seen in a passage.
 
         Stop words don't count, and are left out at both ends. Of a longer part its pieces are listed, and no more than
-        five parts.
+        five parts. What stands in addresses alone is left out.
         """
-        words, line = self._question_line, self._pool.contents[place].line
+        words, line = self._question_line, self._read_line(place)
         parts, start = dict[str, None](), 0
         while start < len(words) - 1 and len(parts) < _MOST_PARTS:
             end = start + 1
@@ -408,6 +419,11 @@ class Company:
 
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])
+
+
+def drop_addresses(text: str) -> str:
+    """Return a text without web and mail addresses; the text itself if it has none."""
+    return _ADDRESS.sub(" ", text) if any(mark in text for mark in _ADDRESS_MARKS) else text
 
 
 def _has_heading(text: str, heading: str) -> bool:
