@@ -283,16 +283,17 @@ class Pool:
         total = math.fsum(weights.values())
         return {word: weight / total for word, weight in weights.items()}
 
-    @cached_property
-    def empty_words(self) -> frozenset[int]:
-        """Those of the question's words that tell passages apart from few others: more than half of the pool has them.
+    def is_frequent(self, word: str) -> bool:
+        """Return True if more than half of the pool, and more than twelve passages, have a word in small letters."""
+        if word not in self._frequent:
+            number = sum(f" {word} " in content.line for content in self.contents)
+            self._frequent[word] = number > max(MAX_LINK_PASSAGES, len(self.passages) / 2)
+        return self._frequent[word]
 
-        In a small pool more than twelve passages have them.
-        """
-        number = len(self.passages)
-        words, _, passages, _, asked = self.terms
-        frequent = asked[passages[asked] > max(MAX_LINK_PASSAGES, number / 2)]
-        return frozenset(words[frequent].tolist())
+    @cached_property
+    def _frequent(self) -> dict[str, bool]:
+        """Word → `is_frequent`, of those that were asked for."""
+        return {}
 
     @cached_property
     def _question_words(self) -> frozenset[int]:

@@ -46,6 +46,7 @@ _ADDRESS = re.compile(
     re.IGNORECASE,
 )
 """Matches an address: from its scheme, its mailbox or "www." on, and not into brackets or quotes around it."""
+_EMPHASIS = re.compile(r"(?<!\w)_(?=[^\W_])([^_\n]{0,200}[^\W_])_(?!\w)")
 _ADDRESS_MARKS = ("://", "@", "www.")
 """A text without any of these has no address."""
 _HEADING = re.compile(r"(?m)^ {0,3}#{1,6}[ \t]{1,20}(\S[^\n]{0,300})$")
@@ -228,10 +229,10 @@ class Company:
         return list(dict.fromkeys(written[number] for number in numbers if number in written))
 
     def _read_line(self, place: int) -> str:
-        """Return the line of a passage without addresses."""
+        """Return the line of a passage as `read_plain` reads it."""
         if place not in self._lines:
             text = self._pool.passages[place].text
-            plain = drop_addresses(text)
+            plain = read_plain(text)
             self._lines[place] = self._pool.contents[place].line if plain is text else write_line(plain)
         return self._lines[place]
 
@@ -309,12 +310,15 @@ class Company:
         words, line = self._question_line, self._read_line(place)
         parts, start = dict[str, None](), 0
         while start < len(words) - 1 and len(parts) < _MOST_PARTS:
+            if not words[start][1]:
+                start += 1
+                continue
             end = start + 1
             while end < min(len(words), start + _LONGEST_PART) and f" {_join(words[start : end + 1])} " in line:
                 end += 1
             telling = [at for at in range(start, end) if words[at][1]]
             if len(telling) > 1:
-                parts[_join(words[telling[0] : telling[-1] + 1])] = None
+                parts[_join(words[start : telling[-1] + 1])] = None
             start = max(start + 1, end - 1)
         return [*parts]
 
@@ -421,9 +425,11 @@ class Company:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])
 
 
-def drop_addresses(text: str) -> str:
-    """Return a text without web and mail addresses; the text itself if it has none."""
-    return _ADDRESS.sub(" ", text) if any(mark in text for mark in _ADDRESS_MARKS) else text
+def read_plain(text: str) -> str:
+    """Return a text without web and mail addresses and underscores around words; the text itself if it has none."""
+    if any(mark in text for mark in _ADDRESS_MARKS):
+        text = _ADDRESS.sub(" ", text)
+    return _EMPHASIS.sub(r"\1", text) if "_" in text else text
 
 
 def _has_heading(text: str, heading: str) -> bool:

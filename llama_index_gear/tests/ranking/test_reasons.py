@@ -114,14 +114,16 @@ def test_pieces_of_addresses_are_not_quoted() -> None:
 def test_words_beside_addresses_and_in_links_are_quoted() -> None:
     texts = {
         "a": "zeta",
-        "b": "[refund](https://x.org/a_(b)/store)policy <ada@shop.org>ada, (www.crane.org)grease (ssh://yard)",
+        "b": "[refund](https://x.org/a_(b)/store)policy <ada@shop.org>ada, (www.crane.org)grease (ssh://yard) _Team Fortress 2_",
         "c": "kappa",
     }
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
     for question, quoted in (
-        ("Refund policy?", "“Refund policy”"),
+        ("Refund policy?", "“policy” and “Refund”"),
+        ("Buy refunds, a policy?", "“policy”"),
         ("Grease, Ada?", "“Ada” and “Grease”"),
         ("store shop crane yard?", ""),
+        ("Team Fortress 2?", "“Team Fortress 2”"),
     ):
         pool = Pool(question, passages, {"base": [*texts]}, ENCODER)
         words = f"; has {quoted} of the question" if quoted else ""
@@ -129,15 +131,21 @@ def test_words_beside_addresses_and_in_links_are_quoted() -> None:
 
 
 def test_words_that_say_nothing_are_not_quoted() -> None:
-    """Function words, words that fit any subject, and those that most of a large pool has; in phrases, too."""
-    texts = {"a": "Refunds since May", "b": "Also a new Steam refund, Li Hua", "c": "kappa"}
-    others = {str(number): "Steam, Li Hua" for number in range(13)}
+    """Function words, words that fit any subject, and short numbers, in phrases, too.
+
+    Nor are words that most of a large pool has beside others, and names that it writes as one word.
+    """
+    texts = {"a": "Refunds since May", "b": "Also a new Steam refund, Li Hua could 3", "c": "kappa"}
+    others = {str(number): "Steam, LiHua" for number in range(13)}
     for more, question, quoted in (
         ({}, "Since new, also refund?", "“refund”"),
         ({}, "Steam refund?", "“Steam refund”"),
         (others, "Steam or refund?", "“refund”"),
         (others, "Steam refund?", "“Steam refund”"),
+        (others, "Steam?", "“Steam”"),
         (others, "Li Hua?", ""),
+        ({}, "Li Hua?", "“Li Hua”"),
+        ({}, "Could PS 3?", ""),
         (others, "Also a new thing?", ""),
     ):
         passages = [PoolPassage(name, text, []) for name, text in (texts | more).items()]
@@ -163,6 +171,36 @@ def test_a_name_that_the_question_has_is_not_quoted_once_more() -> None:
         both = explain("Eta theta", RankingWeights({"in_question": 9.0, "tied": 9.0}), pool)
         assert both["in_question"] == said["in_question"] and both["tied"].startswith(found)
         assert ("zeta" in both["tied"]) == bool(more)
+
+
+def test_a_part_of_a_name_is_not_what_the_question_names() -> None:
+    """And what links a passage to another one is not said once more."""
+    facts = [Triple("Real Madrid", "Real Madrid beat Madrid FC.", "Madrid FC"), Triple("Madrid", "is", "large")]
+    facts.append(Triple("Madrid", "saw", "Bo"))
+    passages = [PoolPassage("a", "", [Triple("Ada", "saw", "Real Madrid")]), PoolPassage("b", "Real Madrid", facts)]
+    passages.append(PoolPassage("c", "kappa", []))
+    weights = RankingWeights({"phrases": 9.0, "in_question": 9.0, "linked": 9.0})
+    for question, signals in (
+        ("Who coached Real Madrid?", {"phrases"}),
+        ("Who saw Madrid?", {"in_question", "linked"}),
+    ):
+        pool = Pool(question, passages, {"base": [*"abc"]}, ENCODER)
+        assert explain("b", weights, pool).keys() == signals
+
+
+def test_a_phrase_stands_in_one_sentence() -> None:
+    texts = {"a": "zeta", "b": "Through Steam, users will. A user-base: 2\nbeta", "c": "kappa"}
+    passages = [PoolPassage(name, text, []) for name, text in texts.items()]
+    for question, phrases in (
+        ("Steam users?", set()),
+        ("Steam, users?", {"“Steam, users”"}),
+        ("User base?", {"“User base”"}),
+        ("2 beta?", {"“2 beta”"}),
+        ("A user? A user base?", {"“user base”"}),
+    ):
+        pool = Pool(question, passages, {"base": [*texts]}, ENCODER)
+        seen = explain("b", RankingWeights({"phrases": 99.0}), pool).values()
+        assert {*seen} == {f"has {phrase} of the question" for phrase in phrases}
 
 
 def test_a_web_address_is_no_name() -> None:
