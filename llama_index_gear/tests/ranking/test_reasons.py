@@ -114,7 +114,8 @@ def test_pieces_of_addresses_are_not_quoted() -> None:
 def test_words_beside_addresses_and_in_links_are_quoted() -> None:
     texts = {
         "a": "zeta",
-        "b": "[refund](https://x.org/a_(b)/store)policy <ada@shop.org>ada, (www.crane.org)grease (ssh://yard) _Team Fortress 2_",
+        "b": "[refund](https://x.org/a_(b)/store)policy <ada@shop.org>ada, (www.crane.org)grease (ssh://yard) "
+        "_Team Fortress 2_",
         "c": "kappa",
     }
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
