@@ -140,13 +140,31 @@ def _find_name(line: str, name: str) -> Iterator[re.Match[str]]:
 
 def _take_words(text: str, room: int) -> str:
     """Return the first whole words of a text."""
-    return text if len(text) <= room else text[: max(text.rfind(" ", 0, room + 1), 0)]
+    return text if len(text) <= room else text[: max(_find_cut(text, room), 0)]
 
 
 def _take_first(line: str, room: int) -> str:
     """Return the beginning of a line: whole words, or a part of one that takes half of the room."""
-    end = len(line) if len(line) <= room else line.rfind(" ", 0, room + 1)
+    end = len(line) if len(line) <= room else _find_cut(line, room)
     return line[: end if end >= room // 2 else room].rstrip()
+
+
+def _find_cut(line: str, room: int) -> int:
+    """Return the last space of a line's beginning, forwards or backwards, that is not within a name; -1 if none is.
+
+    Names are told by their capitals. Within one that begins in the first half the last space is taken.
+    """
+    last = end = line.rfind(" ", 0, room + 1)
+    while end > 0 and line[end - 1].isalnum() and line[end + 1 : end + 2].isalnum():
+        behind = line[end + 1 : end + 1 + room].partition(" ")[0]
+        if not (_may_be_of_name(line[:end].rpartition(" ")[2]) and _may_be_of_name(behind)):
+            break
+        end = line.rfind(" ", 0, end)
+    return end if end >= room // 2 else last
+
+
+def _may_be_of_name(word: str) -> bool:
+    return word != word.lower() or word.isdecimal()
 
 
 def with_metadata(node: BaseNode, values: Mapping[str, Any], *, drop: Sequence[str] = ()) -> BaseNode:

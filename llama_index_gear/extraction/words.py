@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-FUNCTION_WORDS = frozenset(
-    "a about above according after again all along also although among an and another any are as at be"
-    " because before being below besides between both but by can currently despite did do does during each"
-    " early either even every few finally first following for former formerly from had has have he her here"
-    " hers his how however i if in including inside instead is it its itself just later like many may"
-    " meanwhile more moreover most much my near neither nevertheless nor not now of off often on once one only"
-    " or other others our out outside over part people per perhaps prior rather several she should since so"
-    " some sometimes soon still such than that the their them then there therefore these they this those"
-    " though three through throughout thus to today together two under unlike until up upon us using was we"
-    " were what when where whereas whether which while who whom whose why will with within without would yes"
-    " yet you your".split()
-)
+from llama_index_gear.function_words import ENGLISH
+
+FUNCTION_WORDS = ENGLISH
 """English words that are never a name, in spite of the capital letter at the start of a sentence."""
 OPENERS = frozenset(
     "add ask based born built call called check choose click close compare configure connect contact copy"

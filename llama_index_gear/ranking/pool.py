@@ -30,6 +30,8 @@ MAX_LINK_PASSAGES = 12
 _WORD = re.compile(r"\w+")
 _ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORD.match(chr(code)) else 32 for code in range(128)).ljust(256)
 """ASCII in small letters, with spaces for what is no part of a word."""
+_PLURAL = re.compile("[A-Z]{2,}s")
+"""Matches abbreviations in the plural."""
 _SATURATION = 1.2
 """k of BM25: a word that a passage has f times counts f / (f + k)."""
 
@@ -229,12 +231,18 @@ class Pool:
         return self.entity_passages[entity] <= MAX_LINK_PASSAGES
 
     def is_ordinary(self, name: str) -> bool:
-        """Return True if a name is one word that some passage writes in small letters: rather a common noun."""
+        """Return True if a name is one word that is rather a common noun.
+
+        Some passage writes it in small letters, or it is an abbreviation that has a plural: "PCs", or "PC" beside it.
+        """
         small = name.lower()
         if not name.isalpha() or small == name.upper():  # a script without small letters
             return False
-        return small == name or any(
-            small in passage.text and _has_word(passage.text, small) for passage in self.passages
+        if small == name or _PLURAL.fullmatch(name):
+            return True
+        forms = (small, f"{name}s") if len(name) > 1 and name.isupper() else (small,)
+        return any(
+            form in passage.text and _has_word(passage.text, form) for passage in self.passages for form in forms
         )
 
     def coverage(self, *texts: str) -> float:
@@ -282,6 +290,18 @@ class Pool:
         weights = {word: math.log1p((number - count + 0.5) / (count + 0.5)) for word, count in having.items()}
         total = math.fsum(weights.values())
         return {word: weight / total for word, weight in weights.items()}
+
+    def is_frequent(self, word: str) -> bool:
+        """Return True if more than half of the pool, and more than twelve passages, have a word in small letters."""
+        if word not in self._frequent:
+            number = sum(f" {word} " in content.line for content in self.contents)
+            self._frequent[word] = number > max(MAX_LINK_PASSAGES, len(self.passages) / 2)
+        return self._frequent[word]
+
+    @cached_property
+    def _frequent(self) -> dict[str, bool]:
+        """Word → `is_frequent`, of those that were asked for."""
+        return {}
 
     @cached_property
     def _question_words(self) -> frozenset[int]:

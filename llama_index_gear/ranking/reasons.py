@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
+from llama_index_gear.characters import unify_spelling
+from llama_index_gear.function_words import ENGLISH, GENERAL
 from llama_index_gear.nodes import (
     LINKS,
     is_link,
@@ -20,7 +23,7 @@ from llama_index_gear.nodes import (
 )
 from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.signals import ADDRESS, BEST, Link
+from llama_index_gear.ranking.signals import BEST, Link, read_plain
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import SPACELESS, Triple, drop_parenthesis, entity_key, serialize_triples
 
@@ -33,8 +36,10 @@ _OF_LISTS = frozenset({"walk", "tied"})
 _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
 _MAX_WORDS = 5  # that are quoted
+_LEAST_DIGITS = 3  # of a number that is quoted alone
 _MOST_ASKED = 3  # words of the question that are quoted beside the place that they gave
 _WORDS = re.compile(r"\w+")
+_UNPARTED = r"[^\w.,;:!?()]+"  # what stands between words of one sentence
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 _QUOTES = re.compile(r"[\"“”„«»()\[\]]")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
@@ -69,22 +74,26 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
         reason for reason in kept if reason["signal"] == "phrases" or reason["share"] >= _LEAST_PART * kept[0]["share"]
     ]
     found = _describe_lists(pool, ranked)
-    if found and said <= _OF_WORDS:
+    if found and {reason["signal"] for reason in kept} <= _OF_WORDS:
         told.append({"signal": "tied", "share": round(ranked.shares.get("tied", 0.0), 3), "reason": found})
     return sorted(told, key=lambda reason: -reason["share"])
 
 
 def _is_said(pool: Pool, ranked: Ranked, signal: str, said: set[str]) -> bool:
     """Return True if another reason says what this signal has seen."""
+    if signal == "in_question":
+        return _is_part_of_name(pool, ranked, set(write_line(_find_asked(pool, pool.places[ranked.id])).split()))
     if signal == "linked":
-        return "named" in said and ranked.linked_by == ranked.named_by
+        asked = set[str]().union(*map(str.split, _list_phrases(pool, ranked)), _split_topics(pool, ranked))
+        is_asked = ranked.linked_by is not None and asked.issuperset(write_line(ranked.linked_by.name).split())
+        return is_asked or ("named" in said and ranked.linked_by == ranked.named_by)
     is_found = bool(list_ranks(pool, ranked.id)) and (said <= _OF_WORDS or not _OF_LISTS.isdisjoint(said))
     return signal == "new_words" and is_found
 
 
 def _split_question(pool: Pool, ranked: Ranked) -> set[str]:
     """Return the question's words in small letters, but for those of its phrases that the passage has."""
-    return set(write_line(pool.question).split()).difference(*(phrase.split() for phrase in ranked.phrases))
+    return set(write_line(pool.question).split()).difference(*map(str.split, _list_whole(pool, ranked)))
 
 
 def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
@@ -92,17 +101,88 @@ def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
 
     Words that stand in addresses alone don't count.
     """
-    phrases = ranked.phrases if ranked.shares.get("phrases", 0.0) < _LEAST_SHARE else []
-    written = set(write_line(ADDRESS.sub(" ", pool.passages[pool.places[ranked.id]].text)).split())
-    weights = {word: pool.coverage(word) for word in _split_question(pool, ranked) & written}
+    phrases = _list_phrases(pool, ranked) if ranked.shares.get("phrases", 0.0) < _LEAST_SHARE else []
+    written = set(write_line(read_plain(pool.passages[pool.places[ranked.id]].text)).split())
+    asked = _split_question(pool, ranked) & written - _split_topics(pool, ranked)
+    weights = {word: pool.coverage(word) for word in asked}
     rarest = sorted(weights, key=lambda word: (-weights[word], word))
-    return [*phrases, *(word for word in rarest if weights[word])][:_MOST_ASKED]
+    words = _keep_telling(pool, filter(weights.__getitem__, rarest), is_alone=not ranked.phrases)
+    return [*phrases, *words][:_MOST_ASKED]
 
 
 def _list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
     """List the new words that the question writes as the passage does: “response” would not explain “responsive”."""
     asked = _split_question(pool, ranked)
-    return [word for word in ranked.new_words if word in asked or _SPACELESS.search(word)]
+    return _keep_telling(pool, (word for word in ranked.new_words if word in asked or _SPACELESS.search(word)))
+
+
+def _keep_telling(pool: Pool, words: Iterable[str], *, is_alone: bool = True) -> list[str]:
+    """Keep the words that say something, and those that most of the pool has only if nothing else is quoted."""
+    telling = [word for word in words if not _is_empty(pool, word)]
+    return [word for word in telling if not pool.is_frequent(word)] or telling * is_alone
+
+
+def _list_phrases(pool: Pool, ranked: Ranked) -> list[str]:
+    """List the question's phrases that a passage writes, and that say something.
+
+    Left out is what the passage is said to be about, a name that most of the pool writes as one word, and what stands
+    in another phrase.
+    """
+    named = _split_topics(pool, ranked) if ranked.phrases else set()
+    found = [
+        phrase
+        for phrase in _list_whole(pool, ranked)
+        if not all(word in named or _is_empty(pool, word) for word in phrase.split())
+        and not pool.is_frequent(phrase.replace(" ", ""))
+    ]
+    return [phrase for phrase in found if not any(f" {phrase} " in f" {other} " != f" {phrase} " for other in found)]
+
+
+def _list_whole(pool: Pool, ranked: Ranked) -> Sequence[str]:
+    """List the question's phrases that a passage writes without a mark between the words that parts sentences.
+
+    Such a mark may stand there if the question has it, too.
+    """
+    text = pool.passages[pool.places[ranked.id]].text
+    return _keep_whole(text, pool.question, tuple(ranked.phrases)) if ranked.phrases else ()
+
+
+@lru_cache(maxsize=256)  # every reason of a passage asks for them
+def _keep_whole(text: str, question: str, phrases: tuple[str, ...]) -> tuple[str, ...]:
+    plain, asked = unify_spelling(read_plain(text)), unify_spelling(question)
+    patterns = {phrase: rf"(?<!\w){_UNPARTED.join(map(re.escape, phrase.split()))}(?!\w)" for phrase in phrases}
+    return tuple(
+        phrase
+        for phrase, pattern in patterns.items()
+        if re.search(pattern, plain, re.IGNORECASE) or not re.search(pattern, asked, re.IGNORECASE)
+    )
+
+
+def _split_topics(pool: Pool, ranked: Ranked) -> set[str]:
+    """Return the words of what a passage is about, if a reason says that the question names it."""
+    least = max(_LEAST_SHARE, _LEAST_PART * max(ranked.shares.values(), default=0.0))
+    is_said = "in_question" in ranked.signals and ranked.shares.get("in_question", 0.0) >= least
+    named = set(write_line(_find_asked(pool, pool.places[ranked.id])).split()) if is_said else set()
+    return set() if _is_part_of_name(pool, ranked, named) else named
+
+
+def _is_part_of_name(pool: Pool, ranked: Ranked, words: set[str]) -> bool:
+    """Return True if words are a part of a longer name of the question that a passage has, and not its title."""
+    place = pool.places[ranked.id]
+    longer = [phrase for phrase in ranked.phrases if words < set(phrase.split())]
+    names = (_spell(pool.question, phrase).split() for phrase in longer)
+    return not pool.passages[place].title.strip() and any(all(word != word.lower() for word in name) for name in names)
+
+
+def _find_asked(pool: Pool, place: int) -> str:
+    """Return the key of what a passage is about that makes up most of the question."""
+    return max(pool.asked[place], key=pool.coverage)
+
+
+def _is_empty(pool: Pool, word: str) -> bool:
+    """Return True for a word that says nothing: a stop word, another that fits any subject, or a short number."""
+    is_general = pool.encoder.language == "english" and (word in ENGLISH or word in GENERAL)
+    return is_general or (word.isdecimal() and len(word) < _LEAST_DIGITS) or not pool.encoder.split_words(word)
 
 
 def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
@@ -136,13 +216,13 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
 def _is_telling(pool: Pool, link: Link) -> bool:
     """Return False if a reader learns nothing.
 
-    So it is if a common noun or a web address joins passages, if a fact joins a thing with itself, or if its sentence
-    is a name alone.
+    So it is if a common noun or a web address joins passages, if a fact joins a thing with itself, if its sentence is a
+    name alone, or if neither the fact nor the title of its passage has the name.
     """
     fact = link.triple
     says_more = set(write_line(fact.predicate).split()) - set(write_line(f"{fact.subject} {fact.object}").split())
     is_name = not pool.is_ordinary(link.name) and "://" not in link.name
-    return len(fact.entities) == 2 and bool(says_more) and is_name
+    return len(fact.entities) == 2 and bool(says_more) and is_name and (_has_name(link) or _is_titled(pool, link))
 
 
 def _leads(pool: Pool, link: Link) -> bool:
@@ -199,7 +279,7 @@ def _describe_lists(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
-    phrases = [_spell(pool.question, phrase) for phrase in ranked.phrases]
+    phrases = [_spell(pool.question, phrase) for phrase in _list_phrases(pool, ranked)]
     return f"has {_quote(phrases)} of the question" if phrases else ""
 
 
@@ -224,7 +304,7 @@ def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
 
 def _describe_in_question(pool: Pool, ranked: Ranked) -> str:
     passage = pool.places[ranked.id]
-    return f"{_say_topic(pool, passage, max(pool.asked[passage], key=pool.coverage))}, which the question names"
+    return f"{_say_topic(pool, passage, _find_asked(pool, passage))}, which the question names"
 
 
 def _describe_named(pool: Pool, ranked: Ranked) -> str:
@@ -291,7 +371,7 @@ def _say_topic(pool: Pool, place: int, key: str) -> str:
 def _name_passage(pool: Pool, place: int, link: Link, clause: str) -> str:
     """Complete a clause with the title of the passage that states a fact, and the fact, if that has the shared name.
 
-    It says so if that passage is about, or speaks of, what both share.
+    It says so if that passage is about what both share.
     """
     title = pool.passages[link.place].title.strip()
     who = f"“{shorten(title, _NAME)}”" if title else "another passage"
@@ -299,8 +379,6 @@ def _name_passage(pool: Pool, place: int, link: Link, clause: str) -> str:
         who = "another part of the document"
     elif _is_titled(pool, link):
         clause, who = "which {} is about", "another passage"
-    elif not _has_name(link):
-        clause = "which {} speaks of"
     return clause.format(who) + (f": {_write(link.triple)}" if _has_name(link) else "")
 
 

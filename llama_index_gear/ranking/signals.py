@@ -40,7 +40,13 @@ _MOST_NAMED = 3
 """Words that are named, at most."""
 _MOST_PARTS, _LONGEST_PART = 5, 32
 """Parts of the question that are named, and words of one, at most."""
-ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
+_ADDRESS = re.compile(
+    r"(?:(?<![a-z0-9])[a-z][a-z0-9+.-]{0,20}://|(?<![\w.+-])[\w.+-]{0,64}@|(?<!\w)www\.)"
+    r"(?:[^\s()\[\]<>\"“”]|\([^\s()]{0,200}\)){1,2000}",
+    re.IGNORECASE,
+)
+"""Matches an address: from its scheme, its mailbox or "www." on, and not into brackets or quotes around it."""
+_EMPHASIS = re.compile(r"(?<!\w)_(?=[^\W_])([^_\n]{0,200}[^\W_])_(?!\w)")
 _ADDRESS_MARKS = ("://", "@", "www.")
 """A text without any of these has no address."""
 _HEADING = re.compile(r"(?m)^ {0,3}#{1,6}[ \t]{1,20}(\S[^\n]{0,300})$")
@@ -153,6 +159,7 @@ class Company:
                     for name in pool.names_of(entity):
                         self._links.setdefault(name, []).append(link)
         self._written: dict[int, dict[int, str]] = {}
+        self._lines: dict[int, str] = {}
         places = range(len(pool.passages))
         self.named = [self._find_naming(place) for place in places]
         self.linked = [self._find_linking(place) for place in places]
@@ -217,12 +224,17 @@ class Company:
     def _find_written(self, place: int, numbers: Sequence[int]) -> list[str]:
         """Return words in their order, as a passage first writes them in small letters, if not in an address alone."""
         if place not in self._written:
-            text, line = self._pool.passages[place].text, self._pool.contents[place].line
-            if any(mark in text for mark in _ADDRESS_MARKS):
-                line = write_line(ADDRESS.sub(" ", text))
-            self._written[place] = self._pool.encoder.find_written(line)
+            self._written[place] = self._pool.encoder.find_written(self._read_line(place))
         written = self._written[place]
         return list(dict.fromkeys(written[number] for number in numbers if number in written))
+
+    def _read_line(self, place: int) -> str:
+        """Return the line of a passage as `read_plain` reads it."""
+        if place not in self._lines:
+            text = self._pool.passages[place].text
+            plain = read_plain(text)
+            self._lines[place] = self._pool.contents[place].line if plain is text else write_line(plain)
+        return self._lines[place]
 
     def _walk(self) -> Floats:
         """Walk between passages and words; half of each step returns to the start."""
@@ -293,17 +305,20 @@ class Company:
         """Return the parts of the question, of two words or more, that the signal `phrases` has seen in a passage.
 
         Stop words don't count, and are left out at both ends. Of a longer part its pieces are listed, and no more than
-        five parts.
+        five parts. What stands in addresses alone is left out.
         """
-        words, line = self._question_line, self._pool.contents[place].line
+        words, line = self._question_line, self._read_line(place)
         parts, start = dict[str, None](), 0
         while start < len(words) - 1 and len(parts) < _MOST_PARTS:
+            if not words[start][1]:
+                start += 1
+                continue
             end = start + 1
             while end < min(len(words), start + _LONGEST_PART) and f" {_join(words[start : end + 1])} " in line:
                 end += 1
             telling = [at for at in range(start, end) if words[at][1]]
             if len(telling) > 1:
-                parts[_join(words[telling[0] : telling[-1] + 1])] = None
+                parts[_join(words[start : telling[-1] + 1])] = None
             start = max(start + 1, end - 1)
         return [*parts]
 
@@ -418,6 +433,13 @@ class Company:
 
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])
+
+
+def read_plain(text: str) -> str:
+    """Return a text without web and mail addresses and underscores around words; the text itself if it has none."""
+    if any(mark in text for mark in _ADDRESS_MARKS):
+        text = _ADDRESS.sub(" ", text)
+    return _EMPHASIS.sub(r"\1", text) if "_" in text else text
 
 
 def _has_heading(text: str, heading: str) -> bool:

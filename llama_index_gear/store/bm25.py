@@ -64,6 +64,11 @@ class WordEncoder:
         """Length of an average text, in words without stop words."""
         return self._settings[1]
 
+    @property
+    def language(self) -> str:
+        """Language of the texts, as Qdrant's BM25 names it."""
+        return self._settings[0]
+
     def __reduce__(self) -> tuple[type[WordEncoder], tuple[str, float]]:
         """Pickle and copy the settings: Qdrant's encoder can be neither pickled nor copied."""
         return type(self), self._settings

@@ -326,6 +326,20 @@ def test_what_stands_between_two_names_is_not_cut(
     assert shorten_predicate((subject, predicate, object_), length) == shown
 
 
+def test_a_text_is_not_cut_within_a_name() -> None:
+    """Nor backwards; a name that begins in the first half is."""
+    owners = "the owners will receive Team Fortress 2 and more"
+    assert [shorten(owners, length) for length in (31, 35, 41)] == [
+        "the owners will receive …", "the owners will receive …", "the owners will receive Team Fortress 2 …",
+    ]  # fmt: skip
+    assert shorten("they all will go to Paris, London or Rome", 30) == "they all will go to Paris, …"
+    assert shorten("He saw Team Fortress Two Of Nine", 24) == "He saw Team Fortress …"
+    line = "It was shown by Team Fortress 2 players that Ada wrote to Bob"
+    assert shorten_predicate(("Ada", line, "Bob"), 38) == "… players that Ada wrote to Bob"
+    told = "Ada, who has long played the game Half Life Two of late, and who then sold it, met the man Bob"
+    assert "Life Two" not in shorten_predicate(("Ada", told, "Bob"), 60).replace("Half Life Two", "")
+
+
 @pytest.mark.parametrize("length", [40, 60, 110, 150])
 def test_the_words_beside_the_names_are_not_cut(length: int) -> None:
     shown = shorten_predicate(("Richard Feynman", FEYNMAN, "John Archibald Wheeler"), length)
@@ -333,8 +347,8 @@ def test_the_words_beside_the_names_are_not_cut(length: int) -> None:
 
 
 def test_the_verb_of_a_link_is_not_cut() -> None:
-    slots = ("Yard", f"“{'Grease ' * 9}is kept in the crane {'all year ' * 9}” links to", "the crane")
-    assert shorten_predicate(slots, 60) == "“Grease Grease Grease Grease … Grease is kept in” links to"
+    slots = ("Yard", f"“{'grease ' * 9}is kept in the crane {'all year ' * 9}” links to", "the crane")
+    assert shorten_predicate(slots, 60) == "“grease grease grease grease … grease is kept in” links to"
     assert shorten_predicate(slots, 20) == "links to"
     assert split_link(slots[1])[1] == "links to" and split_link("“is” a") == ("“is” a", "")
 

@@ -103,11 +103,12 @@ def test_a_line_has_a_text_s_words_between_single_spaces() -> None:
     [
         ("API", True), ("Api", True), ("api", True), ("doctor", True), ("Nice", True), ("Ada", False),
         ("ledger-sync", False), ("the API", False), ("Method 2", False), ("父亲", False), ("Apis", False),
-        ("", False), ("Öl", True),
+        ("", False), ("Öl", True), ("PCs", True), ("PC", True), ("US", False), ("Us", False), ("X", False),
     ],
 )  # fmt: skip
 def test_a_word_that_a_passage_writes_small_is_ordinary(name: str, is_ordinary: bool) -> None:
-    texts = ["Ada likes the api, of 父亲.", "It's nice and öl", "Ledger-sync of adam"]
+    """So is an abbreviation with a plural."""
+    texts = ["Ada likes the api, of 父亲.", "It's nice and öl", "Ledger-sync of adam", "PCs, Xs"]
     assert make_pool("?", *(make_passage(text, text) for text in texts)).is_ordinary(name) == is_ordinary
 
 

@@ -111,6 +111,99 @@ def test_pieces_of_addresses_are_not_quoted() -> None:
     assert find(far, "b", asked).shares["new_words"] > 0.05 and explain("b", asked, far) == {}
 
 
+def test_words_beside_addresses_and_in_links_are_quoted() -> None:
+    texts = {
+        "a": "zeta",
+        "b": "[refund](https://x.org/a_(b)/store)policy <ada@shop.org>ada, (www.crane.org)grease (ssh://yard) "
+        "_Team Fortress 2_",
+        "c": "kappa",
+    }
+    passages = [PoolPassage(name, text, []) for name, text in texts.items()]
+    for question, quoted in (
+        ("Refund policy?", "“policy” and “Refund”"),
+        ("Buy refunds, a policy?", "“policy”"),
+        ("Grease, Ada?", "“Ada” and “Grease”"),
+        ("store shop crane yard?", ""),
+        ("Team Fortress 2?", "“Team Fortress 2”"),
+    ):
+        pool = Pool(question, passages, {"base": [*texts]}, ENCODER)
+        words = f"; has {quoted} of the question" if quoted else ""
+        assert explain("b", RankingWeights({"tied": 9.0}), pool)["tied"] == f"found by your retriever (place 2){words}"
+
+
+def test_words_that_say_nothing_are_not_quoted() -> None:
+    """Function words, words that fit any subject, and short numbers, in phrases, too.
+
+    Nor are words that most of a large pool has beside others, and names that it writes as one word.
+    """
+    texts = {"a": "Refunds since May", "b": "Also a new Steam refund, Li Hua could 3", "c": "kappa"}
+    others = {str(number): "Steam, LiHua" for number in range(13)}
+    for more, question, quoted in (
+        ({}, "Since new, also refund?", "“refund”"),
+        ({}, "Steam refund?", "“Steam refund”"),
+        (others, "Steam or refund?", "“refund”"),
+        (others, "Steam refund?", "“Steam refund”"),
+        (others, "Steam?", "“Steam”"),
+        (others, "Li Hua?", ""),
+        ({}, "Li Hua?", "“Li Hua”"),
+        ({}, "Could PS 3?", ""),
+        (others, "Also a new thing?", ""),
+    ):
+        passages = [PoolPassage(name, text, []) for name, text in (texts | more).items()]
+        pool = Pool(question, passages, {"base": [*texts, *more]}, ENCODER)
+        for signals in ({"tied": 9.0}, {"new_words": 99.0, "phrases": 99.0}):
+            reasons = explain_place(pool, find(pool, "b", RankingWeights(signals)))
+            said = "".join(one["reason"] for one in reasons)
+            assert (f"has {quoted} of the question" in said) == bool(quoted) and ("has" in said) == bool(quoted)
+    german = Pool("New Refund?", passages, {"base": [*texts]}, make_encoder("german", 1.0))
+    assert "“New”" in explain("b", RankingWeights({"tied": 9.0}), german)["tied"]
+
+
+def test_a_name_that_the_question_has_is_not_quoted_once_more() -> None:
+    passages = [PoolPassage(name, f"{name} zeta", [], name) for name in ("Eta theta", "kappa", "iota")]
+    said = {"in_question": "is about “Eta theta”, which the question names"}
+    found = "found by your retriever (place 1)"
+    for question, more in (
+        ("Eta theta?", {}),
+        ("Eta theta zeta?", {"phrases": "has “Eta theta zeta” of the question"}),
+    ):
+        pool = Pool(question, passages, {"base": ["Eta theta", "kappa"]}, ENCODER)
+        assert explain("Eta theta", RankingWeights({"in_question": 9.0, "phrases": 9.0}), pool) == said | more
+        both = explain("Eta theta", RankingWeights({"in_question": 9.0, "tied": 9.0}), pool)
+        assert both["in_question"] == said["in_question"] and both["tied"].startswith(found)
+        assert ("zeta" in both["tied"]) == bool(more)
+
+
+def test_a_part_of_a_name_is_not_what_the_question_names() -> None:
+    """And what links a passage to another one is not said once more."""
+    facts = [Triple("Real Madrid", "Real Madrid beat Madrid FC.", "Madrid FC"), Triple("Madrid", "is", "large")]
+    facts.append(Triple("Madrid", "saw", "Bo"))
+    passages = [PoolPassage("a", "", [Triple("Ada", "saw", "Real Madrid")]), PoolPassage("b", "Real Madrid", facts)]
+    passages.append(PoolPassage("c", "kappa", []))
+    weights = RankingWeights({"phrases": 9.0, "in_question": 9.0, "linked": 9.0})
+    for question, signals in (
+        ("Who coached Real Madrid?", {"phrases"}),
+        ("Who saw Madrid?", {"in_question", "linked"}),
+    ):
+        pool = Pool(question, passages, {"base": [*"abc"]}, ENCODER)
+        assert explain("b", weights, pool).keys() == signals
+
+
+def test_a_phrase_stands_in_one_sentence() -> None:
+    texts = {"a": "zeta", "b": "Through Steam, users will. A user-base: 2\nbeta", "c": "kappa"}
+    passages = [PoolPassage(name, text, []) for name, text in texts.items()]
+    for question, phrases in (
+        ("Steam users?", set()),
+        ("Steam, users?", {"“Steam, users”"}),
+        ("User base?", {"“User base”"}),
+        ("2 beta?", {"“2 beta”"}),
+        ("A user? A user base?", {"“user base”"}),
+    ):
+        pool = Pool(question, passages, {"base": [*texts]}, ENCODER)
+        seen = explain("b", RankingWeights({"phrases": 99.0}), pool).values()
+        assert {*seen} == {f"has {phrase} of the question" for phrase in phrases}
+
+
 def test_a_web_address_is_no_name() -> None:
     for name, is_said in (("https://a.example/b", False), ("a.example", True)):
         pool = make_pair(Triple("Ada", "wrote", name), Triple("Carl", "read", name))
@@ -217,6 +310,8 @@ def make_pair(fact: Triple, *own: Triple, text: str = "x") -> Pool:
 @pytest.mark.parametrize(
     ("fact", "own", "text"),
     [
+        (Triple("Bo", "buys PCs of", "PCs"), Triple("Bob", "built", "PCs"), ""),
+        (Triple("Server", "has an", "API"), Triple("API", "is by", "Bob"), "APIs"),
         (Triple("API", "the API of", "API"), Triple("Bob", "built the", "API"), ""),
         (Triple("Server", "has an", "API"), Triple("API", "is by", "Bob"), "its api"),
         (Triple("Ada", "works as a", "doctor"), Triple("doctor", "is", "Bob"), ""),
@@ -224,7 +319,7 @@ def make_pair(fact: Triple, *own: Triple, text: str = "x") -> Pool:
     ],
 )
 def test_a_common_noun_is_no_reason(fact: Triple, own: Triple, text: str) -> None:
-    """One that a passage writes in small letters; nor is a fact that joins a thing with itself."""
+    """One that a passage writes in small letters, or in the plural; nor is a fact that joins a thing with itself."""
     pool = make_pair(fact, own, text=text)
     ranked = find(pool, "b")
     assert ranked.linked_by is not None and ranked.leads
@@ -243,11 +338,11 @@ def test_a_sentence_that_is_a_name_alone_is_no_reason(fact: Triple, own: Triple)
     assert explain("b", BY_FACTS, pool) == {} and build_chain(pool, find(pool, "b")) == []
 
 
-def test_a_sentence_without_the_shared_name_is_not_quoted_for_it() -> None:
-    """The passage speaks of Hotel California; its sentence about Hymn says nothing of that."""
+def test_a_sentence_without_the_shared_name_is_no_reason() -> None:
+    """The passage speaks of Hotel California, but its sentence about Hymn says nothing of that; a title does."""
     fact = Triple("Hotel California", "How about we add Hymn?", "Hymn")
     pool = make_pair(fact, Triple("Bob", "Bob sang Hotel California.", "Hotel California"))
-    assert explain("b", BY_FACTS, pool)["linked"] == "names “Hotel California”, which another passage speaks of"
+    assert explain("b", BY_FACTS, pool) == {}
     assert build_chain(pool, find(pool, "b")) == []
     titled = [PoolPassage("a", "x", [fact], "Hotel California"), *pool.passages[1:]]
     pool = Pool("Ada?", titled, {"base": ["a", "b", "c"]}, ENCODER)
