@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
@@ -20,7 +21,7 @@ from llama_index_gear.nodes import (
 )
 from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.signals import ADDRESS, BEST, Link
+from llama_index_gear.ranking.signals import BEST, Link, write_without_addresses
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import SPACELESS, Triple, drop_parenthesis, entity_key, serialize_triples
 
@@ -36,6 +37,7 @@ _MAX_WORDS = 5  # that are quoted
 _MOST_ASKED = 3  # words of the question that are quoted beside the place that they gave
 _WORDS = re.compile(r"\w+")
 _SPACELESS = re.compile(f"[{SPACELESS}]")
+_GOES_ON = re.compile(r"\w|\s*:")
 _QUOTES = re.compile(r"[\"“”„«»()\[\]]")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
 _LISTS = {"dense": "its meaning", "bm25": "its words", "pagerank": "facts", "base": "your retriever"}
@@ -68,8 +70,7 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     told = [
         reason for reason in kept if reason["signal"] == "phrases" or reason["share"] >= _LEAST_PART * kept[0]["share"]
     ]
-    found = _describe_lists(pool, ranked)
-    if found and said <= _OF_WORDS:
+    if said <= _OF_WORDS and (found := _describe_lists(pool, ranked)):
         told.append({"signal": "tied", "share": round(ranked.shares.get("tied", 0.0), 3), "reason": found})
     return sorted(told, key=lambda reason: -reason["share"])
 
@@ -93,7 +94,7 @@ def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
     Words that stand in addresses alone don't count.
     """
     phrases = ranked.phrases if ranked.shares.get("phrases", 0.0) < _LEAST_SHARE else []
-    written = set(write_line(ADDRESS.sub(" ", pool.passages[pool.places[ranked.id]].text)).split())
+    written = set(write_without_addresses(pool, pool.places[ranked.id]).split())
     weights = {word: pool.coverage(word) for word in _split_question(pool, ranked) & written}
     rarest = sorted(weights, key=lambda word: (-weights[word], word))
     return [*phrases, *(word for word in rarest if weights[word])][:_MOST_ASKED]
@@ -160,8 +161,15 @@ def _has_subject(pool: Pool, place: int, fact: Triple) -> bool:
     if fact.object.casefold() not in sentence or fact.subject.casefold() in sentence:
         return True
     is_title = entity_key(fact.subject) == entity_key(drop_parenthesis(passage.title.strip()))
-    is_named = bool(re.search(rf"{re.escape(fact.subject)}(?!\w|\s*:)", passage.text))
-    return is_title or (is_named and not _SPEAKER.search(passage.text))
+    return is_title or (_names(passage.text, fact.subject) and not _SPEAKER.search(passage.text))
+
+
+def _names(text: str, name: str) -> bool:
+    """Return True if a text has a name that neither goes on nor stands before a colon, as a speaker's does."""
+    start = text.find(name)
+    while start >= 0 and _GOES_ON.match(text, start + len(name)):
+        start = text.find(name, start + 1)
+    return start >= 0
 
 
 def _has_name(link: Link) -> bool:
@@ -206,15 +214,22 @@ def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
 def _spell(text: str, phrase: str) -> str:
     """Return some words of a line as a text writes them, with its capitals and marks, but for quotes and brackets."""
     if text.isascii() and phrase.isascii():  # far faster than a pattern of its own, and the same words
-        found = [*_WORDS.finditer(text)]
-        written, wanted = [match[0].lower() for match in found], phrase.lower().split()
-        for place in range(len(found) - len(wanted) + 1):
+        written, spans = _find_words(text)
+        wanted = phrase.lower().split()
+        for place in range(len(written) - len(wanted) + 1):
             if written[place : place + len(wanted)] == wanted:
-                return _QUOTES.sub("", text[found[place].start() : found[place + len(wanted) - 1].end()])
+                return _QUOTES.sub("", text[spans[place][0] : spans[place + len(wanted) - 1][1]])
         return phrase
     words = r"\W+".join(map(re.escape, phrase.split()))
     matched = re.search(rf"\b{words}\b", text, re.IGNORECASE)
     return _QUOTES.sub("", matched[0]) if matched else phrase
+
+
+@lru_cache(maxsize=8)  # the question's, for each of its words
+def _find_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """Return the words of a text, in small letters, and where each begins and ends."""
+    found = [*_WORDS.finditer(text)]
+    return [match[0].lower() for match in found], [match.span() for match in found]
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:

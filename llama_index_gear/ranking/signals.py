@@ -40,7 +40,7 @@ _MOST_NAMED = 3
 """Words that are named, at most."""
 _MOST_PARTS, _LONGEST_PART = 5, 32
 """Parts of the question that are named, and words of one, at most."""
-ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
+_ADDRESS = re.compile(r"(?<!\S)\S*(?:://|@)\S+|\bwww\.\S+")
 _ADDRESS_MARKS = ("://", "@", "www.")
 """A text without any of these has no address."""
 _HEADING = re.compile(r"(?m)^ {0,3}#{1,6}[ \t]{1,20}(\S[^\n]{0,300})$")
@@ -217,10 +217,7 @@ class Company:
     def _find_written(self, place: int, numbers: Sequence[int]) -> list[str]:
         """Return words in their order, as a passage first writes them in small letters, if not in an address alone."""
         if place not in self._written:
-            text, line = self._pool.passages[place].text, self._pool.contents[place].line
-            if any(mark in text for mark in _ADDRESS_MARKS):
-                line = write_line(ADDRESS.sub(" ", text))
-            self._written[place] = self._pool.encoder.find_written(line)
+            self._written[place] = self._pool.encoder.find_written(write_without_addresses(self._pool, place))
         written = self._written[place]
         return list(dict.fromkeys(written[number] for number in numbers if number in written))
 
@@ -416,6 +413,13 @@ def _has_heading(text: str, heading: str) -> bool:
 
 def _join(words: Sequence[tuple[str, set[int]]]) -> str:
     return " ".join(word for word, _ in words)
+
+
+def write_without_addresses(pool: Pool, place: int) -> str:
+    """Return the line of a passage (`Content.line`) without addresses."""
+    text = pool.passages[place].text
+    has_address = any(mark in text for mark in _ADDRESS_MARKS)
+    return write_line(_ADDRESS.sub(" ", text)) if has_address else pool.contents[place].line
 
 
 def order(scores: Floats) -> list[int]:
