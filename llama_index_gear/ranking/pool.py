@@ -233,9 +233,12 @@ class Pool:
         small = name.lower()
         if not name.isalpha() or small == name.upper():  # a script without small letters
             return False
-        return small == name or any(
-            small in passage.text and _has_word(passage.text, small) for passage in self.passages
-        )
+        return small == name or _has_word(self._text, small)
+
+    @cached_property
+    def _text(self) -> str:
+        """The texts of all passages, one behind the other: far faster to search than each alone."""
+        return "\n".join(passage.text for passage in self.passages)
 
     def coverage(self, *texts: str) -> float:
         """Return the share of the question that its words in texts make up, from 0 to 1, rare words counting more.

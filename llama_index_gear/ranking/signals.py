@@ -292,15 +292,15 @@ class Company:
         Stop words don't count, and are left out at both ends. Of a longer part its pieces are listed, and no more than
         five parts.
         """
-        words, line = self._question_line, self._pool.contents[place].line
+        words, line = self._question_words, self._pool.contents[place].line
         parts, start = dict[str, None](), 0
         while start < len(words) - 1 and len(parts) < _MOST_PARTS:
             end = start + 1
-            while end < min(len(words), start + _LONGEST_PART) and f" {_join(words[start : end + 1])} " in line:
+            while end < min(len(words), start + _LONGEST_PART) and f" {' '.join(words[start : end + 1])} " in line:
                 end += 1
-            telling = [at for at in range(start, end) if words[at][1]]
+            telling = [at for at in range(start, end) if self._question_line[at][1]] if end > start + 1 else []
             if len(telling) > 1:
-                parts[_join(words[telling[0] : telling[-1] + 1])] = None
+                parts[" ".join(words[telling[0] : telling[-1] + 1])] = None
             start = max(start + 1, end - 1)
         return [*parts]
 
@@ -320,6 +320,10 @@ class Company:
         """The words of the question in small letters, each with its number; without one if it is a stop word."""
         shares, split = self._pool.question_weights, self._pool.encoder.split_words
         return [(word, split(word) & shares.keys()) for word in write_line(self._pool.question).split()]
+
+    @cached_property
+    def _question_words(self) -> list[str]:
+        return [word for word, _ in self._question_line]
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -409,10 +413,6 @@ class Company:
 
 def _has_heading(text: str, heading: str) -> bool:
     return any(write_line(match[1]).startswith(heading) for match in _HEADING.finditer(text))
-
-
-def _join(words: Sequence[tuple[str, set[int]]]) -> str:
-    return " ".join(word for word, _ in words)
 
 
 def write_without_addresses(pool: Pool, place: int) -> str:
