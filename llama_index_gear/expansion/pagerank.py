@@ -128,8 +128,10 @@ class _Graph:
             passage = self.passages[triple.passage_id]
             neighbors = self.edges[passage]
             for entity in names:
-                if entity not in neighbors:
-                    self._join(passage, entity)
+                if entity not in neighbors:  # nearly all joins are here
+                    neighbors[entity] = self.edges[entity][passage] = 1.0
+                    self.degrees[passage] += 1.0
+                    self.degrees[entity] += 1.0
 
     def degree(self, node: Node) -> float:
         """Return the node's degree if the node is complete, else a lower bound."""

@@ -241,9 +241,12 @@ class Pool:
         if small == name or _PLURAL.fullmatch(name):
             return True
         forms = (small, f"{name}s") if len(name) > 1 and name.isupper() else (small,)
-        return any(
-            form in passage.text and _has_word(passage.text, form) for passage in self.passages for form in forms
-        )
+        return any(_has_word(self._text, form) for form in forms)
+
+    @cached_property
+    def _text(self) -> str:
+        """The texts of all passages, one behind the other: far faster to search than each alone."""
+        return "\n".join(passage.text for passage in self.passages)
 
     def coverage(self, *texts: str) -> float:
         """Return the share of the question that its words in texts make up (`weigh`)."""

@@ -23,7 +23,7 @@ from llama_index_gear.nodes import (
 )
 from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.signals import BEST, Link, read_plain
+from llama_index_gear.ranking.signals import BEST, Link, read_plain, write_plain_line
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import SPACELESS, Triple, drop_parenthesis, entity_key, serialize_triples
 
@@ -41,6 +41,7 @@ _MOST_ASKED = 3  # words of the question that are quoted beside the place that t
 _WORDS = re.compile(r"\w+")
 _UNPARTED = r"[^\w.,;:!?()]+"  # what stands between words of one sentence
 _SPACELESS = re.compile(f"[{SPACELESS}]")
+_GOES_ON = re.compile(r"\w|\s*:")
 _QUOTES = re.compile(r"[\"“”„«»()\[\]]")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
 _LISTS = {"dense": "its meaning", "bm25": "its words", "pagerank": "facts", "base": "your retriever"}
@@ -73,8 +74,7 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     told = [
         reason for reason in kept if reason["signal"] == "phrases" or reason["share"] >= _LEAST_PART * kept[0]["share"]
     ]
-    found = _describe_lists(pool, ranked)
-    if found and {reason["signal"] for reason in kept} <= _OF_WORDS:
+    if {reason["signal"] for reason in kept} <= _OF_WORDS and (found := _describe_lists(pool, ranked)):
         told.append({"signal": "tied", "share": round(ranked.shares.get("tied", 0.0), 3), "reason": found})
     return sorted(told, key=lambda reason: -reason["share"])
 
@@ -102,7 +102,7 @@ def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
     Words that stand in addresses alone don't count.
     """
     phrases = _list_phrases(pool, ranked) if ranked.shares.get("phrases", 0.0) < _LEAST_SHARE else []
-    written = set(write_line(read_plain(pool.passages[pool.places[ranked.id]].text)).split())
+    written = set(write_plain_line(pool, pool.places[ranked.id]).split())
     asked = _split_question(pool, ranked) & written - _split_topics(pool, ranked)
     weights = {word: pool.coverage(word) for word in asked}
     rarest = sorted(weights, key=lambda word: (-weights[word], word))
@@ -240,8 +240,15 @@ def _has_subject(pool: Pool, place: int, fact: Triple) -> bool:
     if fact.object.casefold() not in sentence or fact.subject.casefold() in sentence:
         return True
     is_title = entity_key(fact.subject) == entity_key(drop_parenthesis(passage.title.strip()))
-    is_named = bool(re.search(rf"{re.escape(fact.subject)}(?!\w|\s*:)", passage.text))
-    return is_title or (is_named and not _SPEAKER.search(passage.text))
+    return is_title or (_names(passage.text, fact.subject) and not _SPEAKER.search(passage.text))
+
+
+def _names(text: str, name: str) -> bool:
+    """Return True if a text has a name that neither goes on nor stands before a colon, as a speaker's does."""
+    start = text.find(name)
+    while start >= 0 and _GOES_ON.match(text, start + len(name)):
+        start = text.find(name, start + 1)
+    return start >= 0
 
 
 def _has_name(link: Link) -> bool:
@@ -286,15 +293,22 @@ def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
 def _spell(text: str, phrase: str) -> str:
     """Return some words of a line as a text writes them, with its capitals and marks, but for quotes and brackets."""
     if text.isascii() and phrase.isascii():  # far faster than a pattern of its own, and the same words
-        found = [*_WORDS.finditer(text)]
-        written, wanted = [match[0].lower() for match in found], phrase.lower().split()
-        for place in range(len(found) - len(wanted) + 1):
+        written, spans = _find_words(text)
+        wanted = phrase.lower().split()
+        for place in range(len(written) - len(wanted) + 1):
             if written[place : place + len(wanted)] == wanted:
-                return _QUOTES.sub("", text[found[place].start() : found[place + len(wanted) - 1].end()])
+                return _QUOTES.sub("", text[spans[place][0] : spans[place + len(wanted) - 1][1]])
         return phrase
     words = r"\W+".join(map(re.escape, phrase.split()))
     matched = re.search(rf"\b{words}\b", text, re.IGNORECASE)
     return _QUOTES.sub("", matched[0]) if matched else phrase
+
+
+@lru_cache(maxsize=8)  # the question's, for each of its words
+def _find_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
+    """Return the words of a text, in small letters, and where each begins and ends."""
+    found = [*_WORDS.finditer(text)]
+    return [match[0].lower() for match in found], [match.span() for match in found]
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:

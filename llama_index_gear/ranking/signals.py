@@ -231,9 +231,7 @@ class Company:
     def _read_line(self, place: int) -> str:
         """Return the line of a passage as `read_plain` reads it."""
         if place not in self._lines:
-            text = self._pool.passages[place].text
-            plain = read_plain(text)
-            self._lines[place] = self._pool.contents[place].line if plain is text else write_line(plain)
+            self._lines[place] = write_plain_line(self._pool, place)
         return self._lines[place]
 
     def _walk(self) -> Floats:
@@ -307,18 +305,18 @@ class Company:
         Stop words don't count, and are left out at both ends. Of a longer part its pieces are listed, and no more than
         five parts. What stands in addresses alone is left out.
         """
-        words, line = self._question_line, self._read_line(place)
+        words, line = self._question_words, self._read_line(place)
         parts, start = dict[str, None](), 0
         while start < len(words) - 1 and len(parts) < _MOST_PARTS:
-            if not words[start][1]:
+            if not self._question_line[start][1]:
                 start += 1
                 continue
             end = start + 1
-            while end < min(len(words), start + _LONGEST_PART) and f" {_join(words[start : end + 1])} " in line:
+            while end < min(len(words), start + _LONGEST_PART) and f" {' '.join(words[start : end + 1])} " in line:
                 end += 1
-            telling = [at for at in range(start, end) if words[at][1]]
+            telling = [at for at in range(start, end) if self._question_line[at][1]] if end > start + 1 else []
             if len(telling) > 1:
-                parts[_join(words[start : telling[-1] + 1])] = None
+                parts[" ".join(words[start : telling[-1] + 1])] = None
             start = max(start + 1, end - 1)
         return [*parts]
 
@@ -338,6 +336,10 @@ class Company:
         """The words of the question in small letters, each with its number; without one if it is a stop word."""
         shares, split = self._pool.question_weights, self._pool.encoder.split_words
         return [(word, split(word) & shares.keys()) for word in write_line(self._pool.question).split()]
+
+    @cached_property
+    def _question_words(self) -> list[str]:
+        return [word for word, _ in self._question_line]
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -442,12 +444,15 @@ def read_plain(text: str) -> str:
     return _EMPHASIS.sub(r"\1", text) if "_" in text else text
 
 
+def write_plain_line(pool: Pool, place: int) -> str:
+    """Return the line of a passage (`Content.line`) as `read_plain` reads it."""
+    text = pool.passages[place].text
+    plain = read_plain(text)
+    return pool.contents[place].line if plain is text else write_line(plain)
+
+
 def _has_heading(text: str, heading: str) -> bool:
     return any(write_line(match[1]).startswith(heading) for match in _HEADING.finditer(text))
-
-
-def _join(words: Sequence[tuple[str, set[int]]]) -> str:
-    return " ".join(word for word, _ in words)
 
 
 def order(scores: Floats) -> list[int]:

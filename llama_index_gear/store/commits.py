@@ -15,8 +15,9 @@ A passage with triples names the write that stored it, and so do its triples. A 
 
 Where no other process can write, step 2 has no condition, and step 3 reads the links alone.
 
-From step 1 to step 4 these triples say that a call is at work on them (`UNFINISHED`), and which one. So do those that
-are deleted with their passage. By them `unfinished` finds a call that ended early, and finishes or undoes it.
+From step 1 to step 4 these triples, or where no other process can write the first of each passage, say that a call is
+at work on them (`UNFINISHED`), and which one. So do those that are deleted with their passage. By them `unfinished`
+finds a call that ended early, and finishes or undoes it.
 
 A writer starts anew only after another has succeeded, so all terminate. The last one to store the passage wins.
 
@@ -185,13 +186,15 @@ class Commit:
     def store_triples_flow(self) -> Flow[None]:
         """Store the triples of all passages, which say that this call is at work on them.
 
-        Those that will be outdated say it where their passage gets no triple that could.
+        Where no other process can write, the first of a passage says it for all: nobody else replaces it alone. Those
+        that will be outdated say it where their passage gets no triple that could.
         """
         points = []
         for node_id, draft in self.drafts.items():
-            for point in draft.triples:
-                names = {WRITE: self.writes[node_id], UNFINISHED: [ANY_CALL, self.call]}
-                point.payload = {**(point.payload or {}), **names}
+            for number, point in enumerate(draft.triples):
+                point.payload = {**(point.payload or {}), WRITE: self.writes[node_id]}
+                if number == 0 or not self.locks.is_alone:
+                    point.payload[UNFINISHED] = [ANY_CALL, self.call]
                 points.append(point)
         if outdated := self._match_outdated([node_id for node_id, draft in self.drafts.items() if draft.triples]):
             match_ = models.Filter(must=[outdated], must_not=[match_any(UNFINISHED, [ANY_CALL])])
@@ -257,14 +260,15 @@ class Commit:
             operations.append(models.DeleteOperation(delete=selector))
         operations += changes
         of_lost: list[Any] = [match_any("passage_id", lost)] if lost else []
-        done = models.DeletePayload(keys=[UNFINISHED], filter=models.Filter(must=[self.is_own], must_not=of_lost))
+        is_marked = match_any(UNFINISHED, [self.call])
+        done = models.DeletePayload(keys=[UNFINISHED], filter=models.Filter(must=[is_marked], must_not=of_lost))
         operations.append(models.DeletePayloadOperation(delete_payload=done))
         yield from self.collections.update_flow(self.collections.triples, operations)
 
     @property
     def is_own(self) -> models.FieldCondition:
-        """The condition that this call is at work on a triple."""
-        return match_any(UNFINISHED, [self.call])
+        """The condition that a triple is in the name of one of these writes."""
+        return match_any(WRITE, list(filter(None, self.writes.values())))
 
     def _match_outdated(self, spared: Collection[str]) -> models.Filter | None:
         """Build the filter of the outdated triples, but for those of some passages; None if there are none."""

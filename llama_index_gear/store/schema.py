@@ -233,7 +233,7 @@ def build_alias_payload(entities: Sequence[str], partners: Mapping[str, Collecti
     """
     links = [
         {"entity": key, "alias": alias}
-        for key in entities
+        for key in (entities if partners else ())  # most triples have none
         for alias in sorted(partners.get(key, ()))
         if alias not in entities
     ]

@@ -1,4 +1,5 @@
 import json
+import re
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from llama_index_gear.ingestion.property_graph import ToPropertyGraph
 from llama_index_gear.nodes import (
     EXTRACTION_KEY,
     TRIPLES_KEY,
+    _find_name,
     attach_triples,
     name_passage,
     read_section,
@@ -369,3 +371,10 @@ def test_a_predicate_has_no_more_than_its_length(words: list[str], length: int, 
     line = f"“{' '.join(words)}” {verb}" if verb else " ".join(words)
     shown = shorten_predicate(("Ada", line, "Bob"), length)
     assert 0 < len(shown) <= length and shown == " ".join(shown.split()) and (shown == line or len(line) > length)
+
+
+@given(st.text("aB_ .ſKé", max_size=12), st.text("ab _.ké", max_size=3))
+def test_a_name_is_found_as_a_pattern_finds_it(line: str, name: str) -> None:
+    pattern = re.escape(" ".join(name.split()))
+    matches = re.finditer(rf"(?<!\w){pattern}(?!\w)" if name.isascii() else pattern, line, re.IGNORECASE)
+    assert list(_find_name(line, name)) == [match.span() for match in matches]

@@ -7,10 +7,12 @@ import random
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.reasons import _spell, build_chain, explain_place, list_ranks
+from llama_index_gear.ranking.reasons import _names, _spell, build_chain, explain_place, list_ranks
 from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple, serialize_triples
@@ -558,3 +560,8 @@ def test_words_are_quoted_as_a_pattern_finds_them() -> None:
         words = r"\W+".join(phrase.split())
         found = re.search(rf"\b{words}\b", text, re.IGNORECASE)
         assert _spell(text, phrase) == (found[0] if found else phrase)
+
+
+@given(st.text("ab :\n_é", max_size=12), st.text("ab :é", min_size=1, max_size=3))
+def test_a_name_in_a_passage_is_found_as_a_pattern_finds_it(text: str, name: str) -> None:
+    assert _names(text, name) == bool(re.search(rf"{re.escape(name)}(?!\w|\s*:)", text))

@@ -258,6 +258,23 @@ def test_a_call_of_this_process_that_is_under_way_is_left_alone() -> None:
     assert [node.metadata["version"] for node in store.get_nodes(["p", "q", "r"])] == ["old", "old"]
 
 
+def test_where_no_other_process_writes_one_triple_of_each_passage_is_marked(tmp_path: Path) -> None:
+    """The engine stores a triple once more to take its mark off."""
+    marked: dict[bool, list[str]] = {}
+    for is_alone in (False, True):
+        client = EdgeClient(tmp_path) if is_alone else QdrantClient(":memory:")
+        store = GeARVectorStore(client=client, embed_model=EMBED) if is_alone else make_process(client, EMBED)
+        flow = store._writes.add_flow(NEW)
+        batch = next(flow)
+        while not list_marked(store):
+            batch = flow.send([store._connection.answer(request) for request in batch])
+        points, _ = store.client.scroll(store.triple_collection_name, limit=1000)
+        marked[is_alone] = sorted(point.payload["passage_id"] for point in points if UNFINISHED in point.payload)
+        flow.close()
+        store.close()
+    assert marked == {False: ["p", "p", "q", "q", "r"], True: ["p", "q", "r"]}
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 def test_another_process_of_a_server_may_be_about_to_store_a_passage(
     monkeypatch: pytest.MonkeyPatch, is_late: bool
