@@ -142,6 +142,9 @@ PASSING: list[dict[str, Any]] = [
                   "error": {"code": 502, "message": "upstream"}}]},
     {"code": 429, "msg": "slow down"},
     {"base_resp": {"status_code": 1002, "status_msg": "rate limit"}},
+    {"success": False, "error_code": 429, "error_msg": "slow down"},
+    {"message": "Rate limit exceeded", "type": "rate_limit"},
+    {"fault": {"faultstring": "Rate limit quota violation"}},
     {"errors": [{"code": 3040, "message": "Capacity temporarily exceeded, please try again."}]},
 ]  # fmt: skip
 LASTING = [
@@ -149,6 +152,7 @@ LASTING = [
     ({"error": {"message": "Insufficient credits", "code": 402}}, "Insufficient credits (status code: 402)"),
     ({"error": {"message": "bad", "code": "invalid_request"}}, "bad (status code: None; invalid_request)"),
     ({"choices": []}, "the answer has no reply"),
+    ({"choices": [{"index": 0, "message": None, "finish_reason": "stop"}]}, "the answer has no reply"),
 ]
 HEAD: dict[str, Any] = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
 
@@ -159,6 +163,16 @@ def test_an_error_of_status_200_that_may_pass_is_retried(server: OpenAIServer, b
     extractor = make_extractor(server)
     (node,) = extractor(PASSAGES[:1])
     assert read_triples(node) == [FACT] and extractor.ledger.calls == 3
+
+
+@pytest.mark.parametrize(
+    "page", ["<html>Too many requests</html>", '[{"error": {"code": 503, "message": "busy"}}]', " "]
+)
+def test_a_page_that_says_so_is_retried_too(server: OpenAIServer, page: str) -> None:
+    server.script(Reply(body=page), Reply(FACTS))
+    extractor = make_extractor(server)
+    (node,) = extractor(PASSAGES[:1])
+    assert read_triples(node) == [FACT] and extractor.ledger.calls == 2
 
 
 def test_a_server_behind_a_proxy_that_waits_in_vain_is_asked_again(server: OpenAIServer) -> None:

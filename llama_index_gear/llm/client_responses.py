@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.llms import LLM
 from llama_index.core.utils import get_tokenizer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from llama_index_gear.errors import ModelServerError
 from llama_index_gear.flow import Reply
@@ -20,19 +20,20 @@ from llama_index_gear.llm.thoughts import clean_reply, read_said
 
 Response = TypeVar("Response", bound=ChatResponse | CompletionResponse)
 
-UNREAD = (TypeError, IndexError, AttributeError, KeyError, ValidationError)
+UNREAD = (TypeError, IndexError, AttributeError, KeyError, ValidationError, json.JSONDecodeError)
 """Errors of a client that can't read an answer."""
 _THOUGHTS = ("thinking", "reasoning", "thought")  # types of parts
 _MAX_COUNTED_LENGTH = 500_000  # characters
 _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 _REFUSED = frozenset({"content_filter", "refusal", "safety"})
 _STATUS_OF_WORDS = (
-    (re.compile(r"rate.?limit|too many requests", re.IGNORECASE), 429),
+    (re.compile(r"rate.?limit|too many requests|throttl", re.IGNORECASE), 429),
     (re.compile(r"overloaded|at capacity|capacity temporarily exceeded", re.IGNORECASE), 529),
     (re.compile(r"unavailable|try again later", re.IGNORECASE), 503),
     (re.compile(r"timed? ?out", re.IGNORECASE), 504),
     (re.compile(r"internal|server.?error", re.IGNORECASE), 500),
 )
+_BROKEN = 502  # the status that says what an answer without JSON does: something between broke it off
 
 _unopened: set[str] = set()
 """Names of models that closed thoughts which no mark had opened."""
@@ -140,15 +141,16 @@ def find_parts(error: Exception) -> Any:
         Exception: the error itself, if it has another reason.
 
     """
-    if isinstance(error, AttributeError) and error.name == "choices" and isinstance(error.obj, str):
-        raise ModelServerError(f"the answer is no JSON: {error.obj!r:.300}") from error
+    if isinstance(error, json.JSONDecodeError):
+        raise ModelServerError(f"the answer is no JSON: {error.doc!r:.300}", _BROKEN) from error
+    if isinstance(error, AttributeError) and error.name == "choices" and isinstance(error.obj, str | list):
+        raise _find_error(error.obj) or error
     frames = reversed([frame for frame, _ in walk_tb(error.__traceback__)])
     body = next((value for frame in frames for value in frame.f_locals.values() if _is_unread(value)), None)
     if body is None:
         raise error
-    if not body.choices:
-        unread = ModelServerError(f"the answer has no reply: {body!r:.300}")
-        raise _find_error(body) or unread from error
+    if not _has_reply(body):
+        raise _find_error(body) or error
     return body
 
 
@@ -181,9 +183,14 @@ def _is_unread(value: Any) -> bool:
     """Return True for an answer of OpenAI's protocol without a reply in it, or with a reply in parts."""
     if isinstance(value, type) or not hasattr(value, "choices") or not hasattr(value, "model_extra"):
         return False
-    return not value.choices or any(
+    return not _has_reply(value) or any(
         isinstance(_get(value, "choices", 0, kind, "content"), list) for kind in ("message", "delta")
     )
+
+
+def _has_reply(body: Any) -> bool:
+    """Return True for an answer of OpenAI's protocol with a reply, a part of one, or a text."""
+    return any(_get(body, "choices", 0, kind) is not None for kind in ("message", "delta", "text"))
 
 
 def _join_parts(body: Any) -> ChatResponse:
@@ -217,23 +224,38 @@ def _check_response(response: Response) -> Response:
 
 def _find_error(body: Any) -> ModelServerError | None:
     """Return the error that a server writes into an answer; None if there is none."""
+    body = body[0] if isinstance(body, list) and body else body
+    if isinstance(body, str):
+        status = _find_status(body) if body.strip() else _BROKEN
+        return ModelServerError(f"the answer is no JSON: {body!r:.300}", status)
     is_error = _get(body, "object") == "error"
     error = _get(body, "error") or _get(body, "choices", 0, "error") or (body if is_error else None)
-    if error is None and not _get(body, "choices"):
-        is_code = _get(body, "code") and _get(body, "msg")
+    if error is None and not _has_reply(body):
+        is_answer = hasattr(body, "choices") or (_get(body, "code") and _get(body, "msg"))
         refused = _get(body, "base_resp") if _get(body, "base_resp", "status_code") else None
-        error = _get(body, "detail") or _get(body, "errors", 0) or refused or (body if is_code else None)
+        error = _get(body, "detail") or _get(body, "errors", 0) or refused or (body if is_answer else None)
     if not error:
         return None
-    told = [error] if isinstance(error, str) else [_get(error, name) for name in ("message", "msg", "status_msg")]
-    message = next(filter(None, told), str(error))
-    names = ("code", "status", "type", "status_code")
+    names = ("message", "msg", "status_msg", "error_msg", "error_message", "faultstring")
+    told = [error] if isinstance(error, str) else [_get(error, name) for name in names]
+    message = next(filter(None, told), None) or f"the answer has no reply: {_write(error):.300}"
+    names = ("code", "status", "type", "status_code", "error_code")
     kinds = [str(kind) for name in names if (kind := _get(error, name) or _get(body, name))]
     number = next((int(kind) for kind in kinds if re.fullmatch(r"[45]\d\d", kind)), None)
-    words = " ".join([*kinds, str(message)])
-    status = number or next((status for pattern, status in _STATUS_OF_WORDS if pattern.search(words)), None)
+    status = number or _find_status(" ".join([*kinds, str(message)]))
     code = "".join(f"; {kind}" for kind in kinds if not kind.isdigit())
     return ModelServerError(f"{message} (status code: {status}{code})", status)
+
+
+def _write(body: Any) -> str:
+    """Write an answer's own fields for a message."""
+    fields = body.model_dump(exclude_none=True) if isinstance(body, BaseModel) else body
+    return json.dumps(fields, default=str, ensure_ascii=False)
+
+
+def _find_status(words: str) -> int | None:
+    """Return the status that the words of an error mean; None: none is known."""
+    return next((status for pattern, status in _STATUS_OF_WORDS if pattern.search(words)), None)
 
 
 def _get(raw: Any, *names: Any) -> Any:
