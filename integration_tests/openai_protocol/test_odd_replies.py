@@ -155,6 +155,21 @@ LASTING = [
     ({"choices": [{"index": 0, "message": None, "finish_reason": "stop"}]}, "the answer has no reply"),
 ]
 HEAD: dict[str, Any] = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
+MESSAGES: list[dict[str, Any]] = [
+    {"content": None, "function_call": {"name": "PassageFacts", "arguments": FACTS}},
+    {"content": "", "reasoning_details": [{"type": "reasoning.text", "text": f"hm\n{FACTS}"}]},
+    {"content": "", "thinking_blocks": [{"type": "thinking", "thinking": FACTS}]},
+    {"content": {"type": "text", "text": FACTS}},
+    {"content": json.loads(FACTS)},
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_in_another_form_is_read(server: OpenAIServer, message: dict[str, Any]) -> None:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}
+    server.script(Reply(body={**HEAD, "choices": [choice]}))
+    (node,) = make_extractor(server)(PASSAGES[:1])
+    assert read_triples(node) == [FACT] and len(server.requests) == 1
 
 
 @pytest.mark.parametrize("body", PASSING)

@@ -84,7 +84,8 @@ def read_text(response: ChatResponse | CompletionResponse) -> str:
     message = response.message
     called = [block.tool_kwargs for block in message.blocks if block.block_type == "tool_call"]
     older = [_get(call, "function", "arguments") for call in message.additional_kwargs.get("tool_calls") or []]
-    values = called or [value for value in older if value is not None]
+    oldest = _get(response.raw, "choices", 0, "message", "function_call", "arguments")
+    values = called or [value for value in [*older, oldest] if value is not None]
     written = (value if isinstance(value, str) else json.dumps(value, default=str) for value in values)
     return message.content or "\n".join(written)
 
@@ -95,8 +96,16 @@ def find_thoughts(response: ChatResponse | CompletionResponse) -> str:
     blocks = [block.content or "" for block in getattr(message, "blocks", ()) if block.block_type == "thinking"]
     raw = _get(response.raw, "choices", 0, "message") or _get(response.raw, "message")
     sources = (response.additional_kwargs, getattr(message, "additional_kwargs", {}), raw)
-    named = (_get(source, name) for source in sources for name in ("reasoning_content", "reasoning", "thinking"))
-    return "\n".join(blocks) or next((text for text in named if isinstance(text, str) and text), "")
+    names = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
+    named = (_join_texts(_get(source, name)) for source in sources for name in names)
+    return "\n".join(blocks) or next(filter(None, named), "")
+
+
+def _join_texts(thoughts: Any) -> str:
+    """Join thoughts that are a text or a list of parts."""
+    parts = thoughts if isinstance(thoughts, list) else [thoughts]
+    texts = (part if isinstance(part, str) else _get(part, "text") or _get(part, "thinking") for part in parts)
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _find_conclusion(thoughts: str) -> str:
@@ -129,7 +138,7 @@ async def aread_response(call: Awaitable[Response]) -> Response | ChatResponse:
 
 
 def find_parts(error: Exception) -> Any:
-    """Return the answer that a client failed to read, because its content is a list of parts.
+    """Return the answer that a client failed to read, because its content is no text: a list of parts, or an object.
 
     LlamaIndex's OpenAI client takes a text only. Mistral's models that think send `[{"type": "thinking", …}, …]`.
 
@@ -184,7 +193,7 @@ def _is_unread(value: Any) -> bool:
     if isinstance(value, type) or not hasattr(value, "choices") or not hasattr(value, "model_extra"):
         return False
     return not _has_reply(value) or any(
-        isinstance(_get(value, "choices", 0, kind, "content"), list) for kind in ("message", "delta")
+        isinstance(_get(value, "choices", 0, kind, "content"), list | dict) for kind in ("message", "delta")
     )
 
 
@@ -194,11 +203,18 @@ def _has_reply(body: Any) -> bool:
 
 
 def _join_parts(body: Any) -> ChatResponse:
-    """Return the response whose reply is in parts: the texts are its words, and thoughts are thoughts."""
+    """Return the response whose reply is in parts: the texts are its words, and thoughts are thoughts.
+
+    An object that is no part is the reply itself.
+    """
     message = body.choices[0].message
     words: list[str] = []
     thoughts: list[str] = []
-    for part in message.content:
+    content = message.content if isinstance(message.content, list) else [message.content]
+    for part in content:
+        if isinstance(part, dict) and "type" not in part and "text" not in part:
+            words.append(json.dumps(part))
+            continue
         inside = part if isinstance(part, str) else _get(part, _get(part, "type") or "text") or _get(part, "text")
         inner = inside if isinstance(inside, list) else [inside]
         texts = (entry if isinstance(entry, str) else _get(entry, "text") for entry in inner)

@@ -10,7 +10,6 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -176,11 +175,13 @@ def clean_reply(reply: str) -> Said:
         return Said(reply)
     said = read_said(reply)
     text = _CALL_MARKS.sub("", said.text).strip()
-    if text[:1] == text[-1:] == '"':
-        with suppress(ValueError, RecursionError):
-            inner = json.loads(text)
-            text = inner if inner.lstrip()[:1] in ("[", "{", "`") else text
-    return said._replace(text=text)
+    inner = text
+    while inner[:1] == inner[-1:] == '"':
+        try:
+            inner = json.loads(inner).strip()
+        except (ValueError, RecursionError):
+            break
+    return said._replace(text=inner if inner[:1] in ("[", "{", "`") else text)
 
 
 def read_said(reply: str) -> Said:

@@ -140,6 +140,7 @@ def test_a_stream_is_not_held_back() -> None:
 def test_json_in_a_json_text() -> None:
     assert clean_reply('"{\\"needed\\": [1]}"').text == '{"needed": [1]}'
     assert clean_reply('"```\\n[1]\\n```"').text == "```\n[1]\n```"
+    assert clean_reply('"\\"[1]\\""').text == "[1]" and clean_reply('"\\"Bremen\\""').text == '"\\"Bremen\\""'
     assert clean_reply('"Bremen"').text == '"Bremen"'
 
 
