@@ -258,6 +258,21 @@ async def test_a_streamed_answer_has_no_thoughts_and_gets_room(
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("error", [{"code": 429}, {"type": "overloaded_error"}, {"message": "Rate limit exceeded"}])
+async def test_a_stream_that_begins_with_a_passing_error_is_asked_for_again(
+    server: OpenAIServer, store: GeARVectorStore, mode: str, error: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
+    llm = AnyOpenAI(model="any", api_key="none", api_base=server.base_url, max_retries=0)
+    event = f"data: {json.dumps({'error': error})}\n\n"
+    server.script(Reply('{"triples": []}'), Reply(body=event), Reply("Osthafen [1]"))
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"), streaming=True)
+    response: Any = engine.query("Who?") if mode == "sync" else await engine.aquery("Who?")
+    pieces = response.response_gen if mode == "sync" else [piece async for piece in response.async_response_gen()]
+    assert "".join(pieces) == "Osthafen [1]" and len(server.requests) == 3
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_an_agent_reads_replies_in_parts_and_streams_no_such_model_twice(
     server: OpenAIServer, store: GeARVectorStore, mode: str
 ) -> None:

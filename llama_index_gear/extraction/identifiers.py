@@ -34,7 +34,7 @@ _EXTENSION = (
 _PART = r"[\w.@+-]+"
 _IDENTIFIER = re.compile(
     r"(?P<address>[A-Za-z][A-Za-z0-9+.-]*://\S+|www\.\S+\.\S+"
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"  # e-mail
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+(?::[\w.~-]+/[\w./~-]+)?"  # of mail, and of a repository
     r"|(?P<machine>\d{1,3}(?:\.\d{1,3}){3})(?:[:/]\d{1,5})?)"
     r"|(?P<ticket>[A-Z]{2}[A-Z0-9]{0,8}-\d{3,7})"
     r"|(?P<version>v\d+(?:\.\d+)+(?:-[\w.]+)?)"
@@ -156,7 +156,7 @@ def classify_word(word: str) -> tuple[str, str]:
     while end > start and not word[end - 1].isalnum() and unicodedata.category(word[end - 1])[0] != "M":
         end -= 1
     core = word[start:end]
-    opens, closes = start > 0, end < len(word)
+    opens, closes = start > 0, end < len(word) or word[0] == "#"  # a tag of notes stands alone
     if core.isdecimal():
         return "-" if opens else "D" if closes else "d", core
     is_command = word[start - 1 : start] == "\\"  # of TeX

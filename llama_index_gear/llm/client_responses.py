@@ -263,6 +263,15 @@ def _find_error(body: Any) -> ModelServerError | None:
     return ModelServerError(f"{message} (status code: {status}{code})", status)
 
 
+def find_status(error: BaseException) -> int | None:
+    """Return the HTTP status of a client's error, or the one that says what a server wrote into a stream; else None."""
+    status: int | None = getattr(error, "status_code", None)
+    if status is None and (body := getattr(error, "body", None)):
+        found = _find_error({"error": body})
+        status = None if found is None else found.status_code
+    return status
+
+
 def _write(body: Any) -> str:
     """Write an answer's own fields for a message."""
     fields = body.model_dump(exclude_none=True) if isinstance(body, BaseModel) else body
