@@ -39,6 +39,7 @@ _FOREIGN = re.compile(
     r"|(?P<wiki>!?\[\[(?P<wiki_target>[^\[\]|\n]{1,200}?)(?:\\?\|(?P<wiki_text>[^\[\]\n]{0,200}))?\]\])"
     rf"|(?P<note>{_TASK}|\(\([\w-]{{6,60}}\)\)|\{{/\*(?:(?!\*/\}})[^\n]){{0,600}}\*/\}}|\x1b\[[\d;]*[A-Za-z]"
     r"|(?<![^\n])[ \t]*(?:id|collapsed)::[^\n]{0,200}"
+    r"|(?<=[^\W\d_]{3})<sup>\[?\d{1,3}\]?</sup>|(?<=\w)\[\d{1,3}\]\(#[^()\s]{0,100}\)"
     r"|%%[^%\n]{1,600}%%|(?<!\S)\^(?!\d+\b)[A-Za-z\d-]{2,60}(?=[ \t]*(?:\n|\Z))"
     r"|\[\^[^\]\s]{1,40}\]:?|\[![A-Za-z][\w-]{0,30}\][+-]?|\[-?@[\w:.-][^\]\n]{0,200}\]"
     r"|\[[^@\[\]\n]{1,60}(?<=\s)-?@[A-Za-z][\w:.-]{0,60}\d[^\[\]\n]{0,200}\](?!\()"
@@ -138,6 +139,8 @@ def name_page(target: str, text: str) -> str:
     """
     page = target.split("#")[0].rstrip("/\\ ").rsplit("/", 1)[-1].removesuffix(".md").strip()
     spelled = re.sub(r"[-_\s]+", " ", page).strip()
+    if ":" in page and not page.endswith(":"):  # the space of names in some wikis
+        spelled = spelled.rpartition(":")[2]
     if text and spelled.casefold() == re.sub(r"[-_\s]+", " ", text).strip().casefold():
         return text.strip()
     return page

@@ -47,6 +47,8 @@ _FURNITURE = re.compile(
     r"|\.\. _.*:|\.\. [\w:-]+::.*"  # reStructuredText: a target, a directive
     r"|(?:[-*+] )?#\+\w+(?:[: ].*)?"  # Org
     r"|Classifier: .* :: .*"  # metadata of a Python package
+    r"|={3}[!+]? \".*\"|(?:Page|Seite) \d{1,4}(?: (?:of|von) \d{1,4})?"  # tabs of MkDocs, printed numbers
+    r"|(?:\[!\[[^\[\]]*\]\([^()\s]*(?:badge|shields|\.svg)[^()\s]*\)\](?:\([^()\s]*\))?\s*)+"
     r"|:{3,}.*|!{3}[ ].*|\?{3}\+?[ ].*"  # containers
     r"|</?[A-Z]\w*(?:\s[^<>]*)?/?>"  # JSX
     r"|(?:import|export)\s.{1,300}(?:from\s+['\"].*|=>.*|\{|;)"
