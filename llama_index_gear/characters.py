@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import unicodedata
 
+_EMPTY = r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0"
+"""Letters and marks that show nothing."""
 _ALWAYS = (
     r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters, but for tab and line feed
     r"\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     r"\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # of format
-    r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"  # empty
+    rf"{_EMPTY}\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
     r"\ud800-\udfff"  # half characters
 )
 _JOINED = r"\u0620-\u109f\u1780-\u17ff\u2190-\u2bff\ufe0f\U0001f000-\U0001faff"
@@ -23,19 +25,22 @@ _UNSEEN = re.compile(
     rf"[{_ALWAYS}]|\r(?!\n)|(?<![{_JOINED}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])"
     rf"|(?<![{_VARIED}])[\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
+_IGNORED = re.compile(rf"[{_EMPTY}\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+"""Matches what shows nothing and is no format character: variation selectors too."""
 _MARK = re.compile(r"[^\w\s]")
 _MARKS = re.compile(r"([^\w\s]{64})")
 """Matches marks that may all belong to one letter: they are put in order in a time that grows with their square."""
 
 
 def unify_spelling(text: str) -> str:
-    """Return the one spelling of a text: Unicode NFKC, without invisible format characters.
+    """Return the one spelling of a text: Unicode NFKC, without invisible characters.
 
     Two texts that look alike to a reader, with composed and decomposed letters, ligatures, full-width letters or soft
     hyphens, are then the same.
     """
     if text.isascii():
         return text
+    text = _IGNORED.sub("", text)
     marks = () if text.replace("\n", " ").isprintable() else set(text)  # what is printable isn't invisible
     unseen = {ord(mark): None for mark in marks if unicodedata.category(mark) == "Cf"}
     return normalize(text.translate(unseen) if unseen else text)  # one between letter and accent would keep them apart

@@ -142,6 +142,9 @@ PASSING: list[dict[str, Any]] = [
                   "error": {"code": 502, "message": "upstream"}}]},
     {"code": 429, "msg": "slow down"},
     {"base_resp": {"status_code": 1002, "status_msg": "rate limit"}},
+    {"success": False, "error_code": 429, "error_msg": "slow down"},
+    {"message": "Rate limit exceeded", "type": "rate_limit"},
+    {"fault": {"faultstring": "Rate limit quota violation"}},
     {"errors": [{"code": 3040, "message": "Capacity temporarily exceeded, please try again."}]},
 ]  # fmt: skip
 LASTING = [
@@ -149,8 +152,24 @@ LASTING = [
     ({"error": {"message": "Insufficient credits", "code": 402}}, "Insufficient credits (status code: 402)"),
     ({"error": {"message": "bad", "code": "invalid_request"}}, "bad (status code: None; invalid_request)"),
     ({"choices": []}, "the answer has no reply"),
+    ({"choices": [{"index": 0, "message": None, "finish_reason": "stop"}]}, "the answer has no reply"),
 ]
 HEAD: dict[str, Any] = {"id": "x", "object": "chat.completion", "created": 1, "model": "m"}
+MESSAGES: list[dict[str, Any]] = [
+    {"content": None, "function_call": {"name": "PassageFacts", "arguments": FACTS}},
+    {"content": "", "reasoning_details": [{"type": "reasoning.text", "text": f"hm\n{FACTS}"}]},
+    {"content": "", "thinking_blocks": [{"type": "thinking", "thinking": FACTS}]},
+    {"content": {"type": "text", "text": FACTS}},
+    {"content": json.loads(FACTS)},
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_in_another_form_is_read(server: OpenAIServer, message: dict[str, Any]) -> None:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}
+    server.script(Reply(body={**HEAD, "choices": [choice]}))
+    (node,) = make_extractor(server)(PASSAGES[:1])
+    assert read_triples(node) == [FACT] and len(server.requests) == 1
 
 
 @pytest.mark.parametrize("body", PASSING)
@@ -159,6 +178,16 @@ def test_an_error_of_status_200_that_may_pass_is_retried(server: OpenAIServer, b
     extractor = make_extractor(server)
     (node,) = extractor(PASSAGES[:1])
     assert read_triples(node) == [FACT] and extractor.ledger.calls == 3
+
+
+@pytest.mark.parametrize(
+    "page", ["<html>Too many requests</html>", '[{"error": {"code": 503, "message": "busy"}}]', " "]
+)
+def test_a_page_that_says_so_is_retried_too(server: OpenAIServer, page: str) -> None:
+    server.script(Reply(body=page), Reply(FACTS))
+    extractor = make_extractor(server)
+    (node,) = extractor(PASSAGES[:1])
+    assert read_triples(node) == [FACT] and extractor.ledger.calls == 2
 
 
 def test_a_server_behind_a_proxy_that_waits_in_vain_is_asked_again(server: OpenAIServer) -> None:
@@ -226,6 +255,21 @@ async def test_a_streamed_answer_has_no_thoughts_and_gets_room(
     pieces = response.response_gen if mode == "sync" else [piece async for piece in response.async_response_gen()]
     said = "".join(pieces)
     assert said == "Osthafen [1]" and list_limits(server) == [100, 100, 400]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("error", [{"code": 429}, {"type": "overloaded_error"}, {"message": "Rate limit exceeded"}])
+async def test_a_stream_that_begins_with_a_passing_error_is_asked_for_again(
+    server: OpenAIServer, store: GeARVectorStore, mode: str, error: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llama_index_gear.llm.client.RETRY_BACKOFF", 0.001)
+    llm = AnyOpenAI(model="any", api_key="none", api_base=server.base_url, max_retries=0)
+    event = f"data: {json.dumps({'error': error})}\n\n"
+    server.script(Reply('{"triples": []}'), Reply(body=event), Reply("Osthafen [1]"))
+    engine = GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=llm), calls="single"), streaming=True)
+    response: Any = engine.query("Who?") if mode == "sync" else await engine.aquery("Who?")
+    pieces = response.response_gen if mode == "sync" else [piece async for piece in response.async_response_gen()]
+    assert "".join(pieces) == "Osthafen [1]" and len(server.requests) == 3
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

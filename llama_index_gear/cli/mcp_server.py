@@ -45,7 +45,7 @@ _TOP_K = 5
 TopK = Annotated[
     int,
     Field(ge=1, le=MAX_PASSAGES, description="passages to return"),
-    BeforeValidator(lambda value: _TOP_K if value is None else value),  # many clients send null for what is optional
+    BeforeValidator(lambda value: _TOP_K if value in (None, "") else value),  # many clients send what is optional so
 ]
 Question = Annotated[str, Field(description="the whole question, in one sentence")]
 PassageId = Annotated[str, Field(description="a passage's id, as search returns it")]

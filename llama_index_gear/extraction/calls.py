@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
@@ -27,15 +28,17 @@ from llama_index_gear.llm.prompting import ECHO_PROBLEM, check_prompt, drop_echo
 from llama_index_gear.nodes import ExtractionRecord, Outcome
 from llama_index_gear.triple import Triple, entity_key
 
-_NAME_KEYS = ("name", "entity", "text")
-_TYPES = ("type", "label", "entity_type")
+_NAME_KEYS = ("name", "entity", "entityname", "text", "label", "title", "id", "value")
+_TYPES = ("type", "entitytype", "category", "kind", "class", "label")
+_ENDS = ("subject", "object", "head", "tail", "source", "target")
 
 
 def read_types(reply: ScannedReply) -> dict[str, str]:
     """Return the types of the entities that a reply lists: key of an entity → type.
 
     A list of entities may be an object, `{"Ada": "person"}` or `{"person": ["Ada"]}`, or have pairs, `["Ada",
-    "person"]`, or objects, `{"name": "Ada", "type": "person"}`. It is read also in a reply that was cut off behind it.
+    "person"]`, or objects, `{"name": "Ada", "type": "person"}`. These count anywhere, and so does a triple's
+    `head_type`. It is read also in a reply that was cut off behind it.
     """
     types: dict[str, str] = {}
     for span in reply.spans:
@@ -49,9 +52,10 @@ def read_types(reply: ScannedReply) -> dict[str, str]:
 
 
 def _find_types(value: Any) -> dict[str, str]:
-    """Return the types in all lists of entities inside a value."""
+    """Return the types in all objects and lists of entities inside a value."""
     types: dict[str, str] = {}
     for fields in find_objects([value]):
+        types.update(_read_object(fields))
         for key, entities in fields.items():
             if "entit" in key.lower():
                 types.update(_read_list(entities))
@@ -68,13 +72,20 @@ def _read_list(entities: Any) -> Iterator[tuple[str, str]]:
                     yield from _pair(name, key)
     elif isinstance(entities, list):
         for entity in entities:
-            if isinstance(entity, list) and len(entity) == 2:
-                yield from _pair(*entity)
+            if isinstance(entity, list) and len(entity) > 1:
+                yield from _pair(*entity[:2])
             elif isinstance(entity, dict):
-                name, kind = (
-                    next((entity[key] for key in keys if key in entity), None) for keys in (_NAME_KEYS, _TYPES)
-                )
-                yield from _pair(name, kind)
+                yield from list(_read_object(entity)) or _read_list(entity)
+
+
+def _read_object(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the type of the entity that an object is, and those of a triple's ends."""
+    lowered = {re.sub(r"[\W_]", "", key.lower()): value for key, value in fields.items()}
+    kind = next((key for key in _TYPES if isinstance(lowered.get(key), str)), "")
+    name = next((lowered[key] for key in _NAME_KEYS if key != kind and isinstance(lowered.get(key), str)), None)
+    yield from _pair(name, lowered.get(kind))
+    for end in _ENDS:
+        yield from _pair(lowered.get(end), lowered.get(f"{end}type"))
 
 
 def _pair(name: Any, kind: Any) -> Iterator[tuple[str, str]]:

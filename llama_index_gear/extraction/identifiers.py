@@ -34,7 +34,7 @@ _EXTENSION = (
 _PART = r"[\w.@+-]+"
 _IDENTIFIER = re.compile(
     r"(?P<address>[A-Za-z][A-Za-z0-9+.-]*://\S+|www\.\S+\.\S+"
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"  # e-mail
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+(?::[\w.~-]+/[\w./~-]+)?"  # of mail, and of a repository
     r"|(?P<machine>\d{1,3}(?:\.\d{1,3}){3})(?:[:/]\d{1,5})?)"
     r"|(?P<ticket>[A-Z]{2}[A-Z0-9]{0,8}-\d{3,7})"
     r"|(?P<version>v\d+(?:\.\d+)+(?:-[\w.]+)?)"
@@ -44,12 +44,17 @@ _IDENTIFIER = re.compile(
     r"|(?P<dotted>(?P<host>[a-z][a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.(?P<last>[a-z]{2,}))(?::\d{2,5}|/\S*)?)"
     r"|(?P<port>[a-z][a-z0-9-]+:\d{2,5})"
     r"|(?P<numbered>[a-z][a-z0-9]*(?:-[a-z0-9]+)*-(?:v\d+|[a-z]*0\d+)|[a-z][a-z0-9]*(?:-[a-z0-9]+)+-\d+)"
-    r"|(?P<handle>@[^\W\d_][\w-]{1,38})"
+    r"|(?P<handle>@(?!(?:param|returns?|throws|since|see|author|deprecated|echo)\b)[^\W\d_][\w-]{1,38})"
     rf"|(?P<relative>{_PART}(?:/{_PART})+)"
 )
-_TAGGED = re.compile(r"</|/>|=[\"']|&[lg]t;|^\W*[a-z]:[A-Z]|^(?i:bcc|cc|date|from|sent|subject|to):\S|\w\^|\$[^$]+\$")
-"""Matches a word with a tag in it, of a markup that is read as text, with a key in front ("subject:This"), or of a
-formula ("$C^*$-algebra")."""
+_TAGGED = re.compile(
+    r"</|/>|=[\"']|&[lg]t;|^\W*[a-z]:[A-Z]|^(?i:bcc|cc|date|from|sent|subject|to):\S|\w\^|\$[^$]+\$"
+    r"|[=:/]\$|\$\w+[/:]|\$\{"
+)
+"""Matches a word with a tag in it, of a markup that is read as text, with a key in front ("subject:This"), of a formula
+("$C^*$-algebra"), or with a variable in it ("$HOME/bin")."""
+_DATA = re.compile(r"(?=[\w+/=.-]*\d)[\w+/=.-]{40}", re.ASCII)
+"""Is found in a word that is data: a key, a hash, a picture."""
 _OF_LETTERS = frozenset("bcc cc date from sent subject".split())
 """Names of the fields of a letter's head."""
 _HYPHENATED = FUNCTION_WORDS | HYPHENATED
@@ -148,15 +153,15 @@ def classify_word(word: str) -> tuple[str, str]:
         return "c" if word in CONNECTORS else "-", word
     if word.isalpha():
         return ("-" if word.islower() or word == word.lower() else "N"), word
-    if span := find_identifier(word):
-        return "T", word[slice(*span)]
+    if (span := find_identifier(word)) or _DATA.search(word):
+        return ("T", word[slice(*span)]) if span else ("-", word)
     start, end = 0, len(word)
     while start < end and not word[start].isalnum():
         start += 1
     while end > start and not word[end - 1].isalnum() and unicodedata.category(word[end - 1])[0] != "M":
         end -= 1
     core = word[start:end]
-    opens, closes = start > 0, end < len(word)
+    opens, closes = start > 0, end < len(word) or word[0] == "#"  # a tag of notes stands alone
     if core.isdecimal():
         return "-" if opens else "D" if closes else "d", core
     is_command = word[start - 1 : start] == "\\"  # of TeX

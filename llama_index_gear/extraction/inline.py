@@ -16,7 +16,8 @@ _MAX_MARKS = 2_000
 _MARK = re.compile(r"[\\`*_\[\]<]|~~|&[A-Za-z#]\w{0,31};")
 _CODE = re.compile(r"(?<![\\`])(`{1,3})(?!`)[^`\n]+\1(?!`)")
 """Matches inline code without other backticks: no mark in it counts."""
-_FOREIGN_MARK = re.compile(r"[`\[{\\<^%]")
+_TASK = r"\A\s*(?:TODO|DOING|DONE|LATER|NOW|WAITING|CANCELL?ED)(?=\s+\S)"
+_FOREIGN_MARK = re.compile(rf"[`\[{{\\<^%\x1b]|\(\(|{_TASK}")
 _TAGS_OF_WORDS = frozenset(
     "a abbr b big bdi code del em font i ins kbd mark q s small span strong sub sup tt u".split()
 )
@@ -36,7 +37,10 @@ _FOREIGN = re.compile(
     r"|(?P<code>(?P<ticks>`{1,3})(?!`)(?:(?!''|`)[^\n]){1,160}(?P=ticks)(?!`))"
     r"|(?P<picture>!\[\[[^\[\]|#\n]{1,200}\.(?i:avif|bmp|gif|jpe?g|mp[34]|png|svg|web[mp])(?:[|#][^\[\]\n]{0,200})?\]\])"
     r"|(?P<wiki>!?\[\[(?P<wiki_target>[^\[\]|\n]{1,200}?)(?:\\?\|(?P<wiki_text>[^\[\]\n]{0,200}))?\]\])"
-    r"|(?P<note>%%[^%\n]{1,600}%%|(?<!\S)\^(?!\d+\b)[A-Za-z\d-]{2,60}(?=[ \t]*(?:\n|\Z))"
+    rf"|(?P<note>{_TASK}|\(\([\w-]{{6,60}}\)\)|\{{/\*(?:(?!\*/\}})[^\n]){{0,600}}\*/\}}|\x1b\[[\d;]*[A-Za-z]"
+    r"|(?<![^\n])[ \t]*(?:id|collapsed)::[^\n]{0,200}"
+    r"|(?<=[^\W\d_]{3})<sup>\[?\d{1,3}\]?</sup>|(?<=\w)\[\d{1,3}\]\(#[^()\s]{0,100}\)"
+    r"|%%[^%\n]{1,600}%%|(?<!\S)\^(?!\d+\b)[A-Za-z\d-]{2,60}(?=[ \t]*(?:\n|\Z))"
     r"|\[\^[^\]\s]{1,40}\]:?|\[![A-Za-z][\w-]{0,30}\][+-]?|\[-?@[\w:.-][^\]\n]{0,200}\]"
     r"|\[[^@\[\]\n]{1,60}(?<=\s)-?@[A-Za-z][\w:.-]{0,60}\d[^\[\]\n]{0,200}\](?!\()"
     r"|(?<![\w/])-?@(?:fig|tbl|sec|eq|lst|thm|lem|cor|prp|def|exm|nte|tip|wrn|imp)-\w[\w-]{0,80})"
@@ -51,8 +55,8 @@ _FOREIGN = re.compile(
     r"|(?P<command>\\[A-Za-z]{2,30}\*?(?:\[[^\]\n]{0,100}\])?\{(?P<command_text>[^{}\\\n]{0,200})\})"
 )
 """Matches markup that is not Markdown's, or only of some dialects: wikilinks, roles of reStructuredText and MyST, links
-of AsciiDoc, attributes, templates, commands of TeX, footnotes, comments and ids of blocks of Obsidian, tags of XML's
-namespaces. Inline code is matched so that nothing in it is."""
+of AsciiDoc, attributes, templates, commands of TeX, footnotes, comments, ids of blocks and marks of tasks in notes,
+colors of a terminal, tags of XML's namespaces. Inline code is matched so that nothing in it is."""
 
 _CUT_LINK = re.compile(r"\]\([^\s()`]*\)?")
 """Matches the end of a link whose beginning is in another passage."""
@@ -135,6 +139,8 @@ def name_page(target: str, text: str) -> str:
     """
     page = target.split("#")[0].rstrip("/\\ ").rsplit("/", 1)[-1].removesuffix(".md").strip()
     spelled = re.sub(r"[-_\s]+", " ", page).strip()
+    if ":" in page and not page.endswith(":"):  # the space of names in some wikis
+        spelled = spelled.rpartition(":")[2]
     if text and spelled.casefold() == re.sub(r"[-_\s]+", " ", text).strip().casefold():
         return text.strip()
     return page

@@ -30,6 +30,11 @@ _PROSE_DIRECTIVE = re.compile(
     r"\{(?:note|tip|hint|important|warning|caution|attention|danger|error|seealso|admonition|topic|sidebar|margin"
     r"|epigraph|dropdown|card|versionadded|versionchanged|deprecated)\}[ \t]*(.*)"
 )
+_PROSE_OF_RST = re.compile(
+    r"[ \t]*\.\. (?:note|tip|hint|important|warning|caution|attention|danger|error|seealso|admonition|topic|sidebar)::"
+    r"[ \t]+(?=\S)"
+)
+"""Matches a directive of reStructuredText in front of its text."""
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t].*)?")
 _TARGET = re.compile(r"\([\w.:-]+\)=[ \t]*")
 _ORG = re.compile(r"[ \t]*#\+(?:begin|end)_(?:src|example)\b", re.IGNORECASE)
@@ -42,11 +47,14 @@ _FURNITURE = re.compile(
     r"|\.\. _.*:|\.\. [\w:-]+::.*"  # reStructuredText: a target, a directive
     r"|(?:[-*+] )?#\+\w+(?:[: ].*)?"  # Org
     r"|Classifier: .* :: .*"  # metadata of a Python package
+    r"|={3}[!+]? \".*\"|(?:Page|Seite) \d{1,4}(?: (?:of|von) \d{1,4})?"  # tabs of MkDocs, printed numbers
+    r"|(?:\[!\[[^\[\]]*\]\([^()\s]*(?:badge|shields|\.svg)[^()\s]*\)\](?:\([^()\s]*\))?\s*)+"
     r"|:{3,}.*|!{3}[ ].*|\?{3}\+?[ ].*"  # containers
     r"|</?[A-Z]\w*(?:\s[^<>]*)?/?>"  # JSX
     r"|(?:import|export)\s.{1,300}(?:from\s+['\"].*|=>.*|\{|;)"
     r"|\[\^?[\w.-]+\]\s*:\s*#?"
-    r"|\{[%:#{].*\}"
+    r"|(?:\{[%:#{][^{}]*\}{1,2}[ \t]*)+"
+    r"|(?:\S.{0,60}[ \t]{3,}){1,2}[A-Z][\w.-]*\(\d\w{0,4}\)"  # the head and the foot of a manual's page
 )
 """Matches a line that says nothing to a reader."""
 DIRECTIVE = re.compile(r"\s*\.\. (?:_.*:|[\w:-]+::.*)|[ \t]*(?:#|//|%%|--)\| ?[\w-]+:.*")
@@ -169,6 +177,8 @@ def hide(text: str, hidden: Iterable[tuple[str, str]] = HIDDEN, by: str = " ") -
 
 def _prepare(line: str) -> str:
     content = line.strip()
+    if content.startswith(".. ") and (directive := _PROSE_OF_RST.match(line)):
+        return line[directive.end() :]
     if not content or _FURNITURE.fullmatch(content):
         return ""
     if content[0] in "[•‣◦▪●–":

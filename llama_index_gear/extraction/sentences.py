@@ -29,12 +29,15 @@ _BEFORE_SENTENCES = "-+*•#>|[](){}_`~0123456789. \t\r"
 """Marks that belong to the sentence behind them."""
 _LABEL = re.compile(r"\[?\d{1,2}:\d\d(?::\d\d)?\]?[ \t]|<?[^\W\d_a-z][\w .-]{0,30}>?:[ \t]")
 """Matches the start of a line that begins something new: a time, or a name or key with a colon behind it."""
-_MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_MONTH = "(?:Jan|Feb|Mar|Mär|Apr|May|Mai|Jun|Jul|Aug|Sep|Oct|Okt|Nov|Dec|Dez)[a-z]{0,6}"
+_LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b"
 _STAMP = re.compile(
-    r"\s*[\[(<]?(?:\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T,_ ]{0,2}\d{1,2}[:.h]\d\d[\d:.,]*)?|\d{1,2}[:.h]\d\d[\d:.,]*"
+    rf"\s*(?:\[?{_LEVEL}\]?:?\s+)?"
+    r"[\[(<]?(?:\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T,_ ]{0,2}\d{1,2}[:.h]\d\d[\d:.,]*)?|\d{1,2}[:.h]\d\d[\d:.,]*"
+    rf"|{_MONTH}\.? {{1,2}}\d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}|\d{{1,2}}\.?[ /-]{_MONTH}\.?[ ,/-]{{1,2}}\d{{4}}"
     rf"|(?:[A-Z][a-z]{{2}},? )?(?:{_MONTH} {{1,2}}\d{{1,2}}|\d{{1,2}}[ /-]{_MONTH})[ ,:/\d-]*\d\d:\d\d[\d:.]*"
     r"|(?:\d{1,3}\.){3}\d{1,3}|\d{9,13}(?:\.\d+)?|(?=[a-f]*\d)[0-9a-f]{7,40})(?=[\s:\]),>Z+-])"
-    r"\S*(?:\s+[\[(]?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b\S*)?"
+    rf"\S*(?:\s+[\[(]?{_LEVEL}\S*)?"
 )
 """Matches the date, time or number that begins a line of a log, a journal or a chat, and the level behind it."""
 _KEY = re.compile(r"(?:^|; )(?=[^\n:;]*[^\W\d_])[^\s:;@/A-Z]{1,40}(?: [^\s:;@/A-Z]{1,40}){0,5}: ")
@@ -243,7 +246,8 @@ def _close_gaps(word: _Word) -> _Word:
 
 def _split_at_marks(word: _Word, marks: re.Pattern[str]) -> Iterator[_Word]:
     text, place, end = word
-    is_whole = (text.isalnum() and text.isascii()) or end - place != len(text) or is_code(text) or find_identifier(text)
+    is_word = text.isascii() and (text.isalnum() or text[0] == "#")  # a tag of notes
+    is_whole = is_word or end - place != len(text) or is_code(text) or find_identifier(text)
     matches = [] if is_whole else [match.span() for match in marks.finditer(text)]
     if not matches:
         yield word

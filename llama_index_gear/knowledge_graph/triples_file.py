@@ -24,10 +24,13 @@ from llama_index_gear.triple import GraphTriple, Triple
 MAX_LINE = 2**24
 """Maximum bytes of a line, with its end (16 MiB); Wikidata's largest entities have some millions."""
 _MAX_EXAMPLES = 10
-_COLUMNS = (
-    {"subject", "subj", "s", "head", "h", "source", "from", "start", "entity", "node"},
-    {"predicate", "pred", "p", "relation", "relationship", "rel", "r", "property", "verb", "edge", "type", "label"},
-    {"object", "obj", "o", "tail", "t", "target", "to", "end", "entity", "node", "value"},
+_COLUMNS = tuple(
+    set(names.split())
+    for names in (
+        "subject subjekt subj s head h source from start entity node",
+        "predicate prädikat pred p relation relationship rel r property verb edge type label",
+        "object objekt obj o tail t target to end entity node value",
+    )
 )
 """The names of the three columns, in small letters."""
 _TICKS = 1000  # lines between two updates of the progress bar
@@ -189,7 +192,7 @@ class TriplesFile:
             except (ValueError, TypeError, KeyError, TripleError, RecursionError) as error:
                 report.complain(f"{type(error).__name__}: {error}")
             else:
-                if report.lines == 1 and _is_header(triple.triple):
+                if not (report.kept or report.dropped) and _is_header(triple.triple):
                     report.drop("header")
                     continue
                 report.kept += 1

@@ -27,6 +27,7 @@ from llama_index_gear.flow import Reply, sleep
 from llama_index_gear.llm.client_responses import (
     aread_response,
     build_reply,
+    find_status,
     give_room,
     read_response,
     read_text,
@@ -116,7 +117,7 @@ def is_transient(error: BaseException) -> bool:
     """
     if is_of_quota(error):
         return False
-    status = getattr(error, "status_code", None)
+    status = find_status(error)
     if status is not None:
         return status in _TRANSIENT_ERRORS
     name = type(error).__name__.lower()

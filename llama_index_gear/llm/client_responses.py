@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.llms import LLM
 from llama_index.core.utils import get_tokenizer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from llama_index_gear.errors import ModelServerError
 from llama_index_gear.flow import Reply
@@ -20,19 +20,20 @@ from llama_index_gear.llm.thoughts import clean_reply, read_said
 
 Response = TypeVar("Response", bound=ChatResponse | CompletionResponse)
 
-UNREAD = (TypeError, IndexError, AttributeError, KeyError, ValidationError)
+UNREAD = (TypeError, IndexError, AttributeError, KeyError, ValidationError, json.JSONDecodeError)
 """Errors of a client that can't read an answer."""
 _THOUGHTS = ("thinking", "reasoning", "thought")  # types of parts
 _MAX_COUNTED_LENGTH = 500_000  # characters
 _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 _REFUSED = frozenset({"content_filter", "refusal", "safety"})
 _STATUS_OF_WORDS = (
-    (re.compile(r"rate.?limit|too many requests", re.IGNORECASE), 429),
+    (re.compile(r"rate.?limit|too many requests|throttl", re.IGNORECASE), 429),
     (re.compile(r"overloaded|at capacity|capacity temporarily exceeded", re.IGNORECASE), 529),
     (re.compile(r"unavailable|try again later", re.IGNORECASE), 503),
     (re.compile(r"timed? ?out", re.IGNORECASE), 504),
     (re.compile(r"internal|server.?error", re.IGNORECASE), 500),
 )
+_BROKEN = 502  # the status that says what an answer without JSON does: something between broke it off
 
 _unopened: set[str] = set()
 """Names of models that closed thoughts which no mark had opened."""
@@ -83,7 +84,8 @@ def read_text(response: ChatResponse | CompletionResponse) -> str:
     message = response.message
     called = [block.tool_kwargs for block in message.blocks if block.block_type == "tool_call"]
     older = [_get(call, "function", "arguments") for call in message.additional_kwargs.get("tool_calls") or []]
-    values = called or [value for value in older if value is not None]
+    oldest = _get(response.raw, "choices", 0, "message", "function_call", "arguments")
+    values = called or [value for value in [*older, oldest] if value is not None]
     written = (value if isinstance(value, str) else json.dumps(value, default=str) for value in values)
     return message.content or "\n".join(written)
 
@@ -94,8 +96,16 @@ def find_thoughts(response: ChatResponse | CompletionResponse) -> str:
     blocks = [block.content or "" for block in getattr(message, "blocks", ()) if block.block_type == "thinking"]
     raw = _get(response.raw, "choices", 0, "message") or _get(response.raw, "message")
     sources = (response.additional_kwargs, getattr(message, "additional_kwargs", {}), raw)
-    named = (_get(source, name) for source in sources for name in ("reasoning_content", "reasoning", "thinking"))
-    return "\n".join(blocks) or next((text for text in named if isinstance(text, str) and text), "")
+    names = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
+    named = (_join_texts(_get(source, name)) for source in sources for name in names)
+    return "\n".join(blocks) or next(filter(None, named), "")
+
+
+def _join_texts(thoughts: Any) -> str:
+    """Join thoughts that are a text or a list of parts."""
+    parts = thoughts if isinstance(thoughts, list) else [thoughts]
+    texts = (part if isinstance(part, str) else _get(part, "text") or _get(part, "thinking") for part in parts)
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _find_conclusion(thoughts: str) -> str:
@@ -128,7 +138,7 @@ async def aread_response(call: Awaitable[Response]) -> Response | ChatResponse:
 
 
 def find_parts(error: Exception) -> Any:
-    """Return the answer that a client failed to read, because its content is a list of parts.
+    """Return the answer that a client failed to read, because its content is no text: a list of parts, or an object.
 
     LlamaIndex's OpenAI client takes a text only. Mistral's models that think send `[{"type": "thinking", …}, …]`.
 
@@ -140,15 +150,16 @@ def find_parts(error: Exception) -> Any:
         Exception: the error itself, if it has another reason.
 
     """
-    if isinstance(error, AttributeError) and error.name == "choices" and isinstance(error.obj, str):
-        raise ModelServerError(f"the answer is no JSON: {error.obj!r:.300}") from error
+    if isinstance(error, json.JSONDecodeError):
+        raise ModelServerError(f"the answer is no JSON: {error.doc!r:.300}", _BROKEN) from error
+    if isinstance(error, AttributeError) and error.name == "choices" and isinstance(error.obj, str | list):
+        raise _find_error(error.obj) or error
     frames = reversed([frame for frame, _ in walk_tb(error.__traceback__)])
     body = next((value for frame in frames for value in frame.f_locals.values() if _is_unread(value)), None)
     if body is None:
         raise error
-    if not body.choices:
-        unread = ModelServerError(f"the answer has no reply: {body!r:.300}")
-        raise _find_error(body) or unread from error
+    if not _has_reply(body):
+        raise _find_error(body) or error
     return body
 
 
@@ -181,17 +192,29 @@ def _is_unread(value: Any) -> bool:
     """Return True for an answer of OpenAI's protocol without a reply in it, or with a reply in parts."""
     if isinstance(value, type) or not hasattr(value, "choices") or not hasattr(value, "model_extra"):
         return False
-    return not value.choices or any(
-        isinstance(_get(value, "choices", 0, kind, "content"), list) for kind in ("message", "delta")
+    return not _has_reply(value) or any(
+        isinstance(_get(value, "choices", 0, kind, "content"), list | dict) for kind in ("message", "delta")
     )
 
 
+def _has_reply(body: Any) -> bool:
+    """Return True for an answer of OpenAI's protocol with a reply, a part of one, or a text."""
+    return any(_get(body, "choices", 0, kind) is not None for kind in ("message", "delta", "text"))
+
+
 def _join_parts(body: Any) -> ChatResponse:
-    """Return the response whose reply is in parts: the texts are its words, and thoughts are thoughts."""
+    """Return the response whose reply is in parts: the texts are its words, and thoughts are thoughts.
+
+    An object that is no part is the reply itself.
+    """
     message = body.choices[0].message
     words: list[str] = []
     thoughts: list[str] = []
-    for part in message.content:
+    content = message.content if isinstance(message.content, list) else [message.content]
+    for part in content:
+        if isinstance(part, dict) and "type" not in part and "text" not in part:
+            words.append(json.dumps(part))
+            continue
         inside = part if isinstance(part, str) else _get(part, _get(part, "type") or "text") or _get(part, "text")
         inner = inside if isinstance(inside, list) else [inside]
         texts = (entry if isinstance(entry, str) else _get(entry, "text") for entry in inner)
@@ -217,23 +240,47 @@ def _check_response(response: Response) -> Response:
 
 def _find_error(body: Any) -> ModelServerError | None:
     """Return the error that a server writes into an answer; None if there is none."""
+    body = body[0] if isinstance(body, list) and body else body
+    if isinstance(body, str):
+        status = _find_status(body) if body.strip() else _BROKEN
+        return ModelServerError(f"the answer is no JSON: {body!r:.300}", status)
     is_error = _get(body, "object") == "error"
     error = _get(body, "error") or _get(body, "choices", 0, "error") or (body if is_error else None)
-    if error is None and not _get(body, "choices"):
-        is_code = _get(body, "code") and _get(body, "msg")
+    if error is None and not _has_reply(body):
+        is_answer = hasattr(body, "choices") or (_get(body, "code") and _get(body, "msg"))
         refused = _get(body, "base_resp") if _get(body, "base_resp", "status_code") else None
-        error = _get(body, "detail") or _get(body, "errors", 0) or refused or (body if is_code else None)
+        error = _get(body, "detail") or _get(body, "errors", 0) or refused or (body if is_answer else None)
     if not error:
         return None
-    told = [error] if isinstance(error, str) else [_get(error, name) for name in ("message", "msg", "status_msg")]
-    message = next(filter(None, told), str(error))
-    names = ("code", "status", "type", "status_code")
+    names = ("message", "msg", "status_msg", "error_msg", "error_message", "faultstring")
+    told = [error] if isinstance(error, str) else [_get(error, name) for name in names]
+    message = next(filter(None, told), None) or f"the answer has no reply: {_write(error):.300}"
+    names = ("code", "status", "type", "status_code", "error_code")
     kinds = [str(kind) for name in names if (kind := _get(error, name) or _get(body, name))]
     number = next((int(kind) for kind in kinds if re.fullmatch(r"[45]\d\d", kind)), None)
-    words = " ".join([*kinds, str(message)])
-    status = number or next((status for pattern, status in _STATUS_OF_WORDS if pattern.search(words)), None)
+    status = number or _find_status(" ".join([*kinds, str(message)]))
     code = "".join(f"; {kind}" for kind in kinds if not kind.isdigit())
     return ModelServerError(f"{message} (status code: {status}{code})", status)
+
+
+def find_status(error: BaseException) -> int | None:
+    """Return the HTTP status of a client's error, or the one that says what a server wrote into a stream; else None."""
+    status: int | None = getattr(error, "status_code", None)
+    if status is None and (body := getattr(error, "body", None)):
+        found = _find_error({"error": body})
+        status = None if found is None else found.status_code
+    return status
+
+
+def _write(body: Any) -> str:
+    """Write an answer's own fields for a message."""
+    fields = body.model_dump(exclude_none=True) if isinstance(body, BaseModel) else body
+    return json.dumps(fields, default=str, ensure_ascii=False)
+
+
+def _find_status(words: str) -> int | None:
+    """Return the status that the words of an error mean; None: none is known."""
+    return next((status for pattern, status in _STATUS_OF_WORDS if pattern.search(words)), None)
 
 
 def _get(raw: Any, *names: Any) -> Any:

@@ -1,7 +1,8 @@
 """A scanner for the JSON values in a reply, which all parsers share, and what reads one value, such as yes or no.
 
-A value may stand in prose or in a fence. A value that is cut off is unreadable; whole values inside it are found. Time
-and memory grow linearly with the text: values do not overlap, and the search ends after too many failures.
+A value may stand in prose or in a fence, and may be written as Python or JavaScript write it. A value that is cut off
+is unreadable; whole values inside it are found. Time and memory grow linearly with the text: values do not overlap, and
+the search ends after too many failures.
 """
 
 from __future__ import annotations
@@ -25,6 +26,17 @@ _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
+_CLOSING = r"(?=\s{0,99}(?:[,:)\]};\n]|\Z))"
+_LOOSE = re.compile(
+    r"(?P<blank>\s+|//[^\n]*|#[^\n]*|/\*[^*]*\*/)"
+    rf"|(?P<text>\"(?:[^\"\\]|\\.|\"(?!{_CLOSING}))*\"|'(?:[^'\\]|\\.|'(?!{_CLOSING}))*'|“[^“”]*”)"
+    r"|(?P<open>[\[{(])|(?P<close>[\]})])|(?P<mark>[,:])|(?P<number>-?\d[\d.eE+-]*(?!\w))"
+    r"|(?P<word>(?:[Tt]rue|[Ff]alse|null|None)\b(?!\s*:))|(?P<key>[A-Za-z_]\w*(?=\s{0,99}:))",
+    re.DOTALL,
+)
+"""A part of a value as Python or JavaScript write it."""
+_LOOSE_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|([\"\\/bfnrt])|(.))|\"", re.DOTALL)
+_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 class Number(str):
@@ -91,10 +103,56 @@ def scan(text: str) -> Iterator[Span]:
         try:
             value, position = _DECODER.raw_decode(clean, start)
         except json.JSONDecodeError as error:
-            failures, wasted = failures + 1, wasted + error.pos - start
+            is_loose = clean[error.pos : error.pos + 1] not in ("", '"', "[", "{")
+            value, end = _read_loose(clean, start) if is_loose else (UNREADABLE, error.pos)
+            if value is UNREADABLE:
+                failures, wasted = failures + 1, wasted + max(end, error.pos) - start
+            else:
+                position = end
         except RecursionError:  # it comes early, so little was read in vain
             failures += 1
         yield Span(start, position, value)
+
+
+def _read_loose(text: str, start: int) -> tuple[Any, int]:
+    """Read a value with quotes, words, comments or commas that JSON doesn't have.
+
+    Returns:
+        The value, `UNREADABLE` if there is none; and where it ends, or where it could not be read any further.
+
+    """
+    parts: list[str] = []
+    depth, position = 0, start
+    while found := _LOOSE.match(text, position):
+        kind, part, position = found.lastgroup, found[0], found.end()
+        if kind == "blank":
+            continue
+        if kind == "close" and parts[-1] == ",":
+            parts.pop()
+        depth += (kind == "open") - (kind == "close")
+        parts.append(_write_json(kind, part))
+        if depth == 0:
+            try:
+                return _DECODER.decode("".join(parts)), position
+            except (json.JSONDecodeError, RecursionError):
+                break
+    return UNREADABLE, position
+
+
+def _write_json(kind: str | None, part: str) -> str:
+    """Write a part of a value as JSON does: a tuple as a list."""
+    if kind == "text":
+        return f'"{_LOOSE_ESCAPE.sub(_escape, part[1:-1])}"'
+    if kind == "key":
+        return f'"{part}"'
+    return _WORDS.get(part, part).translate({ord("("): "[", ord(")"): "]"})
+
+
+def _escape(match: re.Match[str]) -> str:
+    """Return an escape as JSON knows it; a stroke that escapes nothing is one."""
+    if match[0] == '"':
+        return r"\""
+    return match[0] if match[2] is None else match[2] if match[2] == "'" else rf"\\{match[2]}"
 
 
 class ScannedReply:
@@ -122,6 +180,13 @@ class ScannedReply:
         return list(scan(self.text))
 
 
+def _decode_arguments(name: str, value: Any) -> Any:
+    """Return what the arguments of a function hold as JSON; another value stays."""
+    if name != "arguments" or not isinstance(value, str):
+        return value
+    return next((span.value for span in scan(value) if span.is_read), value)
+
+
 def find_objects(values: Iterable[Any]) -> Iterator[Fields]:
     """Find every object in JSON values, outermost first, in order, without recursion."""
     waiting = list(values)[::-1]
@@ -129,7 +194,7 @@ def find_objects(values: Iterable[Any]) -> Iterator[Fields]:
         value = waiting.pop()
         if isinstance(value, Fields):
             yield value
-            waiting.extend(reversed(value.values()))
+            waiting.extend(reversed([_decode_arguments(name, entry) for name, entry in value.items()]))
         elif isinstance(value, list):
             waiting.extend(reversed(value))
 
@@ -203,6 +268,8 @@ def parse_yes_or_no(reply: ScannedReply, key: str, what: str) -> tuple[bool, lis
     label = rf"(?<!\w)(?<!not )_{{0,3}}{key}[\"'`*_]*\s*[:=]"
     flags = re.findall(rf"{label}[\s\"'`*_]*(true|false|yes|no)_{{0,3}}(?!\w)", prose, re.IGNORECASE)
     values = [*(value for form in forms for value in form[key]), *flags]
+    if not values and re.fullmatch(r"\W*(?:true|false|yes|no)\W*", text, re.IGNORECASE):
+        values = [text.strip("\"'`*_ \n")]  # nothing else was asked for
     answers = {
         _YES_OR_NO.get(str(value).strip(" .").lower()) if isinstance(value, str | bool) else None for value in values
     }

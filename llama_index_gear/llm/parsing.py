@@ -17,24 +17,31 @@ from llama_index_gear.llm.json_scan import Number, ScannedReply, scan
 from llama_index_gear.triple import Triple
 
 _ENDS = (
-    *(("subject", "object"), ("head", "tail"), ("source", "target"), ("from", "to")),
-    *(("entity1", "entity2"), ("node_1", "node_2"), ("s", "o"), ("h", "t")),
+    *(("subject", "object"), ("head", "tail"), ("source", "target"), ("from", "to"), ("start", "end")),
+    *(("entity1", "entity2"), ("node1", "node2"), ("arg1", "arg2"), ("subj", "obj"), ("s", "o"), ("h", "t")),
 )
 _LABEL = 100  # characters: how far before a list its label is looked for
 _MAX_FACT_LENGTH = 10_000  # characters; no honest fact is longer, and a fact becomes a query of the index
-_LINKS = ("predicate", "relation", "relationship", "relation_type", "type", "label", "edge", "verb", "p", "r")
+_LINKS = (
+    *("predicate", "relation", "relationship", "relationtype", "relationshiptype", "type", "label", "edge", "verb"),
+    *("pred", "rel", "p", "r"),
+)
 _USUAL = 3  # of both: one of these names alone shows that a triple was meant
 _HEADINGS = [[first, link, last] for first, last in _ENDS for link in _LINKS]
 _ROLES = {*_LINKS, *(end for ends in _ENDS for end in ends)}
+_KIND = re.compile(r"(?<=[a-z\d])(?:name|id|text|value|label|node|entity|phrase|argument)\Z")
+"""Is found at the end of a slot's name: `subject_name`, `source_node_id`."""
 
 _NOTHING = re.compile(
     r"^\W*(?:none|n/?a|nothing|empty|(?:there (?:are|is) )?no (?:\w+ ){0,3}(?:facts?|triples?|information)\b.*)\W*$",
     re.IGNORECASE | re.DOTALL,
 )
 _CONFIDENCE = re.compile(
-    r"\W*(?:confidence|score)?\W*(?:0?\.\d+|[01](?:\.0+)?|\d{1,3}(?:\.\d+)? ?%|high|medium|low|certain)\W*",
+    r"\W*(?:confidence|score)?\W*(?:0?\.\d+|[01](?:\.0+)?|\d{1,3}(?:\.\d+)? ?%|(?:very[ -])?(?:high|medium|low|certain)"
+    r"(?: confidence)?)\W*|\[\d+\]|passage \d+",
     re.IGNORECASE,
 )
+"""Matches how sure a model is, or which passage says so."""
 _EMPTY = re.compile(r"[\"']?(?:triples|facts)[\"']?\s*[:=]\s*[\[(]\s*[\])]", re.IGNORECASE)
 _ENTITY_WORD = r"(?:entit\w*|nodes?|names?|people|persons?|places?|organi[sz]ations?|keywords?|concepts?)"
 _ENTITY_KEY = re.compile(rf"\w*entit\w*|{_ENTITY_WORD}", re.IGNORECASE)
@@ -121,6 +128,7 @@ def _shorten(text: str) -> str:
 
 def _to_text(slot: Any) -> Any:
     """Return a text or a number as plain text, without marks, an object as its name, anything else as it is."""
+    slot = slot[0] if isinstance(slot, list) and len(slot) == 1 else slot
     slot = _find_name(slot) if isinstance(slot, dict) else slot
     if not isinstance(slot, str):
         return slot
@@ -129,12 +137,15 @@ def _to_text(slot: Any) -> Any:
 
 
 def _find_name(fields: Mapping[str, Any]) -> Any:
-    """Return the name in an object that stands for an entity; None if it has none."""
-    return next((fields[key] for key in _ENTITY_NAMES if isinstance(fields.get(key), str)), None)
+    """Return the name in an object that stands for an entity, or the only text in it; None if it has none."""
+    lowered = {key.lower(): entry for key, entry in fields.items()}
+    named = next((lowered[key] for key in _ENTITY_NAMES if isinstance(lowered.get(key), str)), None)
+    only = next(iter(lowered.values())) if len(lowered) == 1 else None
+    return only if named is None and isinstance(only, str) else named
 
 
 def _drop_confidence(slots: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the slots without a fourth one that says how sure the model is."""
+    """Return the slots without a fourth one that says how sure the model is, or which passage says so."""
     if len(slots) != 4:
         return slots
     last = slots[3]
@@ -189,12 +200,19 @@ def _find_entries(value: Any) -> Iterator[tuple[Any, ...]]:
         elif isinstance(value, str):
             yield from _read_lines(value) or ()
         elif isinstance(value, tuple) and not all(isinstance(slot, Number) for slot in value):
-            yield value
+            yield from _spread(value)
+
+
+def _spread(slots: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield an entry for each object of a triple that lists several."""
+    several = slots[2] if len(slots) == 3 and _is_flat(slots[2]) else []
+    yield from [(*slots[:2], name) for name in several] or [slots]
 
 
 def _read_named_slots(value: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Return the slots of a `{"subject": …}`, `{"head": …}` or `{"source": …}`; None if the object is no triple."""
-    lowered = {key.lower(): entry for key, entry in value.items()}
+    lowered = {_to_role(key): entry for key, entry in reversed(value.items())}
+    lowered.update({key.lower(): entry for key, entry in value.items()})
     link = next((link for link in _LINKS if link in lowered), "")
     for first, last in _ENDS:
         named = (first in lowered) + (link in lowered) + (last in lowered)
@@ -202,6 +220,14 @@ def _read_named_slots(value: Mapping[str, Any]) -> tuple[Any, ...] | None:
         if named == 3 or (named == 2 and is_usual and not any(map(_is_nested, lowered.values()))):
             return tuple(lowered.get(name) for name in (first, link, last))
     return None
+
+
+def _to_role(name: str) -> str:
+    """Return the role that the name of a slot tells: "source" of `source_node_id`, "entity1" of `Entity_1`."""
+    letters = re.sub(r"[\W_]", "", name.lower())
+    while (shorter := _KIND.sub("", letters)) != letters:
+        letters = shorter
+    return letters
 
 
 def _select_members(value: dict[str, Any]) -> list[Any]:
@@ -229,18 +255,27 @@ def _select_elements(value: list[Any]) -> list[Any]:
         return [slots]
     if any(nested):
         return [
-            tuple(element) if isinstance(element, list) and not any(map(_is_nested, element)) else element
+            tuple(element)
+            if isinstance(element, list) and not (any(map(_is_nested, element)) or _are_rows(element))
+            else element
             for element in value
         ]
     decoded = list(map(_decode, value))
     if all(_is_nested(element) and element for element in decoded):
         return decoded
-    return value if all(isinstance(line, str) and _read_lines(line) for line in value) else [tuple(value)]
+    return value if _are_rows(value) else [tuple(value)]
+
+
+def _are_rows(value: list[Any]) -> bool:
+    """Return True for texts that are each a triple: `subject | predicate | object`."""
+    return bool(value) and all(isinstance(line, str) and _read_lines(line) for line in value)
 
 
 def _read_loose_slots(value: list[Any]) -> tuple[Any, ...] | None:
     """Return the slots of a triple with objects as ends, with a list around each slot, or with an object behind."""
-    if len(value) not in (3, 4) or not any(map(_is_nested, value)) or any(isinstance(slot, list) for slot in value[3:]):
+    behind = [element for slot in value[3:] if isinstance(slot, list) for element in slot]
+    is_of_passages = all(isinstance(element, Number) for element in behind)  # the triple's sources
+    if len(value) not in (3, 4) or not any(map(_is_nested, value)) or not is_of_passages:
         return None
     slots = [slot[0] if isinstance(slot, list) and len(slot) == 1 else slot for slot in value[:3]]
     texts = [_find_name(slot) if isinstance(slot, dict) and _read_named_slots(slot) is None else slot for slot in slots]
@@ -281,7 +316,7 @@ class _Group:
         If it takes the place of a slot, it is ignored, but for a name in it. Otherwise this group is no triple itself,
         and its slots are dropped.
         """
-        is_slot = str(*self.slots[-1:]).lower() in _ROLES if self.opening == "{" else len(self.slots) == 2
+        is_slot = _to_role(str(*self.slots[-1:])) in _ROLES if self.opening == "{" else len(self.slots) == 2
         if is_slot:
             self.slots.append(None)
         else:
@@ -382,7 +417,7 @@ def _read_lines(text: str) -> list[tuple[Any, ...]] | None:
         elif not row and inner is not None:
             row = [part.strip() for part in inner.split(",")]
         is_fact = not is_of_entities and not (row and _ENTITY_ROW.match(row[0]))
-        follows_row = is_fact and bool(row) and [slot.lower() for slot in row] not in _HEADINGS
+        follows_row = is_fact and bool(row) and list(map(_to_role, row)) not in _HEADINGS
         if follows_row:
             rows.append(tuple(row))
     return rows or None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
@@ -37,8 +37,13 @@ most needed first, at most fifteen; {"needed": []} if no passage helps.
 )
 """Variables: `passages`, `question`, and `problem` (empty at first; what was wrong with the last reply on a retry)."""
 
-_BARE = re.compile(r"\W*\d{1,4}(?:[\s>,;]+\d{1,4})*\W*", re.ASCII)
-_LABELED = re.compile(r"(?:passage|no\.?)?\s*\[?\s*([0-9]{1,9})(?:\.0*)?\s*[\].]?", re.IGNORECASE)
+_BARE = re.compile(
+    r"(?:(?:json|needed|passages?|nos?\.?|and)\b|[\s`\[\]#:,;*>]|(?<!\w)\d{1,4}(?![\w.]))*\W*", re.ASCII | re.IGNORECASE
+)
+"""Matches a reply that holds nothing but numbers of passages."""
+_LABELED = re.compile(r"(?:passage|no\.?|p\.?|#)?\s*\[?\s*([0-9]{1,9})(?:\.0*)?\s*[\].]?", re.IGNORECASE)
+_CITED = re.compile(r"\[\s*([0-9]{1,9})\s*\]")
+_NUMBER_NAMES = ("number", "passage", "id", "index")
 
 
 def select_flow(question: str, passages: Sequence[str], prompt: BasePromptTemplate) -> Flow[ParsedReply]:
@@ -61,7 +66,7 @@ def parse_selection(reply: ScannedReply, count: int) -> list[int]:
     text = reply.text
     forms, _ = find_forms_and_prose(reply, "needed")
     if not forms and _BARE.fullmatch(text):
-        return _to_positions(re.findall(r"[0-9]+", text), count, text)
+        return _to_positions(text, count, text)
     return read_needed(forms, count, text)
 
 
@@ -89,8 +94,28 @@ def read_needed(forms: Sequence[dict[str, list[Any]]], count: int, text: str) ->
 
 def _to_positions(value: Any, count: int, text: str) -> list[int]:
     """Return the positions that a list of numbers names; numbers of no passage are left out."""
-    numbers = [int(match[1]) for entry in find_texts(value) if (match := _LABELED.fullmatch(entry.strip()))]
+    numbers = [number for entry in _find_entries(value) for number in _read_numbers(entry.strip())]
     positions = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))
     if not positions and value != []:
         raise ReplyError(f"none of the passages 1 to {count} is named in the reply {text[:200]!r}")
     return positions
+
+
+def _find_entries(value: Any) -> Iterator[str]:
+    """Find the texts and numbers that stand for passages: in a list, in objects of it, and as an object's names."""
+    for entry in value if isinstance(value, list) else [value]:
+        if not isinstance(entry, dict):
+            yield from find_texts(entry)
+        elif entry and all(name.isdecimal() for name in entry):
+            yield from entry
+        else:
+            yield from find_texts([entry[name] for name in _NUMBER_NAMES if name in entry][:1])
+
+
+def _read_numbers(entry: str) -> list[int]:
+    """Return the numbers of passages in an entry: `2`, `Passage 2`, `[2] its title`, or a list such as `2, 5`."""
+    if found := _LABELED.fullmatch(entry):
+        return [int(found[1])]
+    if _BARE.fullmatch(entry):
+        return [int(number) for number in re.findall(r"[0-9]+", entry)]
+    return [int(found[1])] if (found := _CITED.match(entry)) else []

@@ -10,7 +10,6 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -39,15 +38,24 @@ class _Family(NamedTuple):
     late_closing: re.Pattern[str]
 
 
-def _make_family(opening: str, closing: str) -> _Family:
+def _make_family(opening: str, closing: str, unopened: str | None = None) -> _Family:
+    """Return a family.
+
+    Args:
+        opening: the opening mark.
+        closing: the closing mark.
+        unopened: the closing mark where no mark opens. Default None: the same.
+
+    """
     flags = re.IGNORECASE | re.MULTILINE
     opening, closing = f"(?:{opening})", f"(?:{closing})"
+    unopened = closing if unopened is None else unopened
     return _Family(
         re.compile(rf"{opening}(?P<line>[ \t\r]*\n)?(?![ \t]*\|)", flags),
         re.compile(closing, flags),
         re.compile(rf"^[^|\[\](){{}}\"“<\n]*{closing}[ \t\r]*$", flags),
         re.compile(
-            rf"(?<![|\"'`“‘(])(?:{closing}(?=[ \t\r]*$|\S)|(?<=\S){closing}|^[ \t]*{closing})(?![ \t]*\|)", flags
+            rf"(?<![|\"'`“‘(])(?:{unopened}(?=[ \t\r]*$|\S)|(?<=\S){unopened}|^[ \t]*{unopened})(?![ \t]*\|)", flags
         ),
         re.compile(rf"^[ \t]*{opening}(?P<line>[ \t\r]*$)?(?![ \t]*\|)", flags),
         re.compile(rf"{closing}[ \t\r]*$", flags),
@@ -63,18 +71,22 @@ _BEFORE, _BEHIND = r"(?:\w+[_:]|ant)?", "(?:[_-]?(?:process|trace|block|content|
 _SQUARE, _SPOKEN = "(?:think(?:ing)?|thoughts?|reasoning)", r"(?:think|thought|reason)\w*"
 
 _FAMILIES = [
+    _make_family(r"<\|think\|>", r"<\|/think\|>|<\|end\|><\|begin\|>assistant<\|content\|>"),
     _make_family(rf"<\|(?:begin|start)_(?:of_)?{_SPOKEN}\|>", rf"<\|end_(?:of_)?{_SPOKEN}\|>"),
     _make_family(rf"<\|{_SPOKEN}_(?:begin|start)\|>", rf"<\|{_SPOKEN}_end\|>"),
     *(
-        _make_family(rf"<\|?{_BEFORE}{stem}{_BEHIND}(?:\s[^<>\n]*)?\|?>", rf"<(?:\|?/|/\|){_BEFORE}{stem}{_BEHIND}\|?>")
+        _make_family(
+            rf"<\|? ?{_BEFORE}{stem}{_BEHIND}(?:\s[^<>\n]*)?[|/]?>",
+            rf"<(?:\|?/|/\|| /) ?{_BEFORE}{stem}{_BEHIND}\s?\|?>|<\|end_?(?:of_?)?{stem}\|>",
+        )
         for stem in _STEMS
     ),
     _make_family(rf"\[{_SQUARE}\]", rf"\[/{_SQUARE}\]"),
     _make_family(rf"◁{_SQUARE}▷", rf"◁/{_SQUARE}▷"),
-    _make_family(r"<details\s+type=\"reasoning\"[^<>\n]*>", r"</details>"),
+    _make_family(rf"<details\s+type=\"reasoning\"[^<>\n]*>|<details>\s?<summary>{_SPOKEN}", r"</details>", r"(?!)"),
     _make_family(r"<\|channel>\s?thought", r"<channel\|>"),
     _make_family(r"<unused94>\s?thought", r"<unused95>"),
-    _make_family(r"here(?: is|'s) my thought process:", r"here(?: is|'s) my response:"),
+    _make_family(r"[*#]{0,3} ?here(?: is|'s) my thought process:\**", r"[*#]{0,3} ?here(?: is|'s) my response:\**"),
     _make_family(r"(?!)", r"\[BEGIN FINAL RESPONSE\]"),  # no mark opens them
 ]
 """All ways to mark thoughts."""
@@ -95,19 +107,19 @@ _BARE_ANALYSIS = re.compile(r"\s*(?:assistant)?analysis(?=[A-Z\"'`{\[(0-9]|\Z)")
 _BARE_FINAL = re.compile(r"assistant\s?(?:final|commentary to=functions\S*(?: ?json)?)(?![a-z])")
 
 _TURN_BEGINS = re.compile(
-    r"(?:\s*(?:<\|(?:im_start|start)\|>assistant|<\|start_header_id\|>assistant<\|end_header_id\|>|<start_of_turn>model"
+    r"(?:\s*(?:<\|(?:im_start|start|begin)\|>assistant(?:<\|(?:im_sep|content)\|>)?|<\|start_header_id\|>assistant<\|end_header_id\|>|<start_of_turn>model"
     r"|<\|(?:assistant|begin_of_text|CHATBOT_TOKEN|START_OF_TURN_TOKEN)\|>|<｜Assistant｜>|<s>|<bos>|\[/INST\]))+",
     re.IGNORECASE,
 )
 _TURN_END = re.compile(
-    r"(?<![|\"'`“‘(])(?:<\|(?:im_end|im_start|eot_id|eom_id|eot|eod|end|endoftext|end_of_text|end_?of_?turn|endofprompt|eos|return|call"
+    r"(?<![|\"'`“‘(])(?:<\|(?:im_end|im_start|eot_id|eom_id|eot|eod|end(?!\|><\|begin\|>assistant<)|endoftext|end_of_text|end_?of_?turn|endofprompt|eos|return|call"
     r"|start|start_header_id|begin_of_text|user|assistant|system|observation|(?:END|START)_OF_TURN_TOKEN)\|>"
     r"|<｜(?!tool▁)[^｜<>\n]{1,30}｜>|</s>|<eos>|<EOT>|<(?:end|start)_of_turn>|<end_of_utterance>|<turn\|>|<\|turn>"
     r"|\[END FINAL RESPONSE\]|\[/?INST\]|<</?SYS>>|\[\|(?:endofturn|user|assistant|system)\|\])",
     re.IGNORECASE,
 )
 _BEHIND_TURN_END = re.compile(
-    r"[ \t]*(?:\Z|[\r\n<]|\[/?INST|\[\||(?:user|assistant|system|human|model)\b)", re.IGNORECASE
+    r"[ \t]*(?:\Z|[\r\n<]|\[/?INST|\[\||[\[{][\[{\"]|(?:user|assistant|system|human|model)\b)", re.IGNORECASE
 )
 """Follows a mark that ends a turn, not one that a sentence mentions."""
 _CALL_MARKS = re.compile(r"<｜tool▁call▁begin｜>[\w.-]*<｜tool▁sep｜>(?:[\w.-]+(?=\s*```))?|<｜tool▁\w{1,20}｜>")
@@ -129,8 +141,8 @@ _UNDECIDED = re.compile(
 )
 """The end of a text that may be the beginning of a mark."""
 _UNDECIDED_BEGINNING = re.compile(
-    r"\s*(?:[<◁].{0,100}|\[[a-z/|]?[^\[\]\n\d]{0,20}|(?:here|assistant|analysis).{0,30}"
-    r"|(?:h|he|her|a|as|ass|assi|assis|assist|assista|assistan|an|ana|anal|analy|analys|analysi))?\Z",
+    r"\s*(?:[<◁].{0,100}|\[[a-z/|]?[^\[\]\n\d]{0,20}|(?:[*#]{0,3} ?here|assistant|analysis).{0,30}|[*#]{1,3} ?"
+    r"|[*#]{0,3} ?(?:h|he|her|a|as|ass|assi|assis|assist|assista|assistan|an|ana|anal|analy|analys|analysi))?\Z",
     re.IGNORECASE | re.DOTALL,
 )
 """The whole of a text that may be the beginning of a mark."""
@@ -163,11 +175,13 @@ def clean_reply(reply: str) -> Said:
         return Said(reply)
     said = read_said(reply)
     text = _CALL_MARKS.sub("", said.text).strip()
-    if text[:1] == text[-1:] == '"':
-        with suppress(ValueError, RecursionError):
-            inner = json.loads(text)
-            text = inner if inner.lstrip()[:1] in ("[", "{") else text
-    return said._replace(text=text)
+    inner = text
+    while inner[:1] == inner[-1:] == '"':
+        try:
+            inner = json.loads(inner).strip()
+        except (ValueError, RecursionError):
+            break
+    return said._replace(text=inner if inner[:1] in ("[", "{", "`") else text)
 
 
 def read_said(reply: str) -> Said:
@@ -270,7 +284,7 @@ def _strip_thoughts(text: str) -> Said:
     is_closed = True
     while opened := _match_opening(text, position):
         family, mark = opened
-        closed = _find_closing(whole, family, mark)
+        closed = mark if mark[0].rstrip().endswith("/>") else _find_closing(whole, family, mark)
         is_closed = closed is not None
         position = len(text) if closed is None else closed.end()
     said = _unwrap(_strip_late_thoughts(text[position:]), is_sure=position > 0)
@@ -286,9 +300,15 @@ def _match_opening(text: str, position: int) -> tuple[_Family, re.Match[str]] | 
 
 
 def _find_closing(whole: _Text, family: _Family, opened: re.Match[str]) -> re.Match[str] | None:
-    """Find the mark that closes thoughts."""
+    """Find the mark that closes thoughts, and those that are opened inside them."""
     line = whole.search(family.closing_line, opened.end()) if opened["line"] else None
-    return line or whole.search(family.closing, opened.end())
+    closed = line or whole.search(family.closing, opened.end())
+    start = opened.end()
+    while closed is not None and (inner := family.opening.search(whole.text, start, closed.start())):
+        start = inner.end()
+        outer = None if whole.is_name(inner) else whole.search(family.unopened_closing, closed.end())
+        closed = closed if outer is None else outer
+    return closed
 
 
 def _find_end_of_unopened(whole: _Text) -> int:

@@ -67,6 +67,7 @@ def test_json_means_what_it_meant(text: str, encoding: str) -> None:
 SPELLINGS = [
     ("Gro\u0308\u00dfe", "Größe"),
     ("ﬁnance oﬃce", "finance office"),
+    ("ca\u034fré ❤\ufe0f 葛\U000e0100 ᠠ\u180b", "caré ❤ 葛 ᠠ"),
     ("so\u00adft ze\u200bro a\u2060b \ufeffstart", "soft zero ab start"),
     ("e\u00ad\u0301te\u0301", "été"),  # a format character between a letter and its accent
     ("ＦＵＬＬ　ＷＩＤＴＨ１２", "FULL WIDTH12"),

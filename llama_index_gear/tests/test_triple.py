@@ -38,7 +38,7 @@ def test_entity_key_is_idempotent_for_every_character() -> None:
 @pytest.mark.parametrize(
     "mentions",
     [
-        ["Café", "cafe\u0301", "CAFÉ", " café ", "ca\u200bfé", "cafe\u200d\u0301"],
+        ["Café", "cafe\u0301", "CAFÉ", " café ", "ca\u200bfé", "ca\u034ffé", "café\ufe0f", "cafe\u200d\u0301"],
         ["New York", "new  york", "New\u00a0York", "NEW\nYORK", "New-York", "new_york", "New, York.", "“New York”"],
         ["Straße", "STRASSE", "strasse", "ſtraße"],
         ["İzmir", "I\u0307zmir", "i̇zmir", "İZMIR"],

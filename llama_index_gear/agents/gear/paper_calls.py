@@ -236,7 +236,8 @@ def parse_query(reply: ScannedReply) -> str:
     text = reply.text
     forms, _ = find_forms_and_prose(reply, "query")
     if forms:
-        query = require_one((value for form in forms for value in form["query"] if isinstance(value, str)), text)
+        queries = (value for form in forms for given in form["query"] for value in find_texts(given))
+        query = require_one(queries, text)
     else:
         lines = [line for line in text.splitlines() if line.strip(" `")]
         query = _unquote(_BULLET.sub("", _LABEL.sub("", lines[0].strip()))) if len(lines) == 1 else ""

@@ -228,6 +228,8 @@ def parse_statements(reply: ScannedReply) -> tuple[Statement, ...]:
         groups = [[statement] for statement in lines if statement is not None]
     if not any(groups):
         groups = [[Statement(triple) for triple in parse_triples(reply).triples]]
+    known = {statement.triple for group in groups for statement in group if statement.number is not None}
+    groups = [[one for one in group if one.number is not None or one.triple not in known] for group in groups]
     _refuse_contradictions(groups)
     statements = dict.fromkeys(statement for group in groups for statement in group)
     return tuple(statement for statement in statements if slots_of(statement.triple) != _NAMES)
@@ -258,6 +260,8 @@ def _parse_object(value: Mapping[str, Any]) -> list[Statement]:
     sources: Any = next((fields.pop(name) for name in _PASSAGES if name in fields), [])
     number = next((_NUMBER.search(" ".join(find_texts(fields.pop(name)))) for name in _CLUE if name in fields), None)
     triple = _parse_triple(fields)
+    if triple is None and number:  # in another form
+        triple = next(iter(collect_triples(fields)), None)
     if triple is None:
         return []
     passages = dict.fromkeys(int(number[:9]) for number in _NUMBER.findall(" ".join(find_texts(sources))))

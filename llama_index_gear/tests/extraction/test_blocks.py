@@ -277,6 +277,9 @@ def test_furniture_is_no_text(text: str, wanted: list[str]) -> None:
         ("Mar  3 09:15:01 north sshd[12]: key for nora\nMar  3 09:15:02 north sshd[12]: Session opened", 2),
         ("[3/3/25 9:15 AM] Nora Blum: The crane is here\n[3/3/25 9:16 AM] Paul Kern: Who installs it", 2),
         ('10.0.0.1 - - [03/Mar/2025] "GET /a" 200\n10.0.0.2 - - [03/Mar/2025] "GET /b" 200', 2),
+        ("INFO  2025-03-03 09:15:01 [main] Started by Nora\nWARN  2025-03-03 09:15:02 [main] Pump hot", 2),
+        ("March 3, 2025 - Nora Blum came\nMarch 14, 2025 - Paul Kern left\nApril 5, 2025 - It rained", 3),
+        ("3. März 2025: Nora Blum kam\n14. Dezember 2025: Paul Kern ging", 2),
         ("He came to the old harbour of Visby on the third of March, in\n2025 and then\nwent on", 1),
     ],
 )

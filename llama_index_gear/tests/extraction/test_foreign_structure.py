@@ -111,3 +111,30 @@ def test_a_choice_of_those_that_a_label_lists_is_no_name() -> None:
     for choice in ("Layoff", "Closure"):
         assert find(text.format(choice), **MARKDOWN)["Yard"] == {"Bremen", "Nora Blum"}
     assert "Osthafen Permanent" in find(text.format("Osthafen"), **MARKDOWN)["Yard"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("#Harbour Nora Blum met #Ships/Cranes Paul Kern.", {"Harbour", "Nora Blum", "Ships/Cranes", "Paul Kern"}),
+        ("- TODO Paul Kern paints\n- DONE [[Bremen]]\n  id:: 6423-Abc\n  collapsed:: true", {"Paul Kern", "Bremen"}),
+        ("- Nora Blum ((64230000-ab12-4000-8000-000000000000)) is in [[Bremen]]", {"Nora Blum", "Bremen"}),
+        ("{{% notice tip %}}Nora Blum is here.{{% /notice %}}", {"Nora Blum"}),
+        ('{{< tab "Weser" >}} {% raw %}\nNora Blum is here.', {"Nora Blum"}),
+        (".. note:: Nora Blum is here.\n\n.. image:: Weser.png\n", {"Nora Blum"}),
+        ("{/* Paul Kern */}\n\nNora Blum is here.", {"Nora Blum"}),
+        ("\x1b[31mNora Blum\x1b[0m is here.", {"Nora Blum"}),
+        ("SORT(1)         User Commands         SORT(1)\n\nNora Blum is here.\n\nGNU   2025   SORT(1)", {"Nora Blum"}),
+        ('=== "Python"\n    Nora Blum is here.\n\n===! "Java"\n    Paul Kern is here.', {"Nora Blum", "Paul Kern"}),
+        ("[![Build Status](https://a.b/c.svg)](https://a.b) [![Of MIT](https://shields.b/c)](x)\n\nAsk Ann.", {"Ann"}),
+        ("Nora Blum is here.\n\nPage 13 of 40\n\nPaul Kern is here.", {"Nora Blum", "Paul Kern"}),
+        ("Nora Blum<sup>3</sup> is in Bremen[3](#fn3).", {"Nora Blum", "Bremen"}),
+        ("She is in [[yards:bremen|Bremen]].", {"Bremen"}),
+        ("/**\n * It lifts Nora Blum.\n * @param crane it\n * @return no\n */\nlift();", {"Nora Blum"}),
+        ("Token eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0 for Nora Blum.", {"Nora Blum"}),
+        ("export PATH=$HOME/Bin:$PATH by Nora Blum, in Mode=${Weser}", {"Nora Blum"}),
+        ("Clone git@github.com:Nora/Osthafen.git here.", {"git@github.com:Nora/Osthafen.git"}),
+    ],
+)
+def test_marks_of_notes_pages_and_terminals_are_no_names(text: str, names: set[str]) -> None:
+    assert find(text, **MARKDOWN)["Yard"] == names

@@ -50,11 +50,15 @@ def write_reply(entities: Any = ENTITIES, triples: Any = FACTS, **more: Any) -> 
         write_reply(),
         write_reply([[name, kind] for name, kind in ENTITIES.items()]),
         write_reply([{"name": name, "type": kind} for name, kind in ENTITIES.items()]),
+        write_reply([{"entity_name": name, "entity_type": kind} for name, kind in ENTITIES.items()]),
+        write_reply([[name, kind, 0.9] for name, kind in ENTITIES.items()]),
+        write_reply([{name: kind} for name, kind in ENTITIES.items()]),
+        write_reply([], nodes=[{"id": name, "label": kind} for name, kind in ENTITIES.items()]),
         write_reply({"Person": ["Max Born"], "place": ["Breslau"], "award": ["Nobel Prize"]}),
         f"Here they are:\n```json\n{write_reply()}\n```",
         write_reply()[:-2] + ', ["Max Born", "bo',
     ],
-    ids=["object", "pairs", "objects", "by type", "fenced", "cut off"],
+    ids=["object", "pairs", "objects", "other names", "sure", "one by one", "nodes", "by type", "fenced", "cut off"],
 )
 def test_what_the_schema_does_not_allow_is_refused_and_counted(reply: str) -> None:
     extractor = GeARTripleExtractor(ScriptedLLM([reply]), kg_schema=BOTH)
@@ -67,6 +71,15 @@ def test_what_the_schema_does_not_allow_is_refused_and_counted(reply: str) -> No
     assert (ledger.triples, ledger.refused) == (1, 3) == (ledger.triples, (ledger + ledger).refused // 2)
     assert "1 triple and 3 refused" in str(ledger)
     assert ExtractionLedger.of([node]).refused == 3
+
+
+def test_the_types_of_ends_may_stand_in_triples() -> None:
+    fact = {"head": "Max Born", "head_type": "person", "relation": "born in", "tail": "Breslau", "tail_type": "place"}
+    ends = {"subject": {"name": "Max Born", "type": "person"}, "object": {"name": "Breslau", "type": "place"}}
+    for triple in (fact, {**ends, "predicate": "born in"}):
+        reply = json.dumps({"triples": [triple]})
+        (node,) = GeARTripleExtractor(ScriptedLLM([reply]), kg_schema=BOTH)([make_passage()])
+        assert read_triples(node) == KEPT
 
 
 def test_relations_alone_want_no_types() -> None:

@@ -35,9 +35,18 @@ THOUGHTS = [
     '<details type="reasoning" done="true">\n<summary>Thought</summary>\nhm [3]\n</details>\n{}',
     "Here is my thought process: hm [3]\nHere is my response: {}",
     "<|think_start|>hm [3]<|think_end|>{}",
+    "<|thinking|>hm [3]<|endofthinking|>{}",
+    "<think>hm [3]</think >\n{}",
+    "<think/>{}",
+    "<think />\n{}",
+    "<details><summary>Thoughts</summary>\n> hm [3]\n</details>\n{}",
+    "**Here is my thought process:**\nhm [3]\n**Here is my response:**\n{}",
+    "<|begin|>assistant<|think|>hm [3]<|end|><|begin|>assistant<|content|>{}<|end|>",
+    "<|im_start|>assistant<|im_sep|><think>hm [3]</think>{}<|im_end|>",
     "{}\n<think>Is it [3]?</think>",
     "{}\n\n<think>\nIs it [3]?",
 ]
+NESTED = ["<think>a <think>hm [3]</think> b [3]</think>\n{}", "<think>\n<think>\n[3]</think>\n</think>\n{}"]
 UNOPENED = [
     "hm [3].\n</think>\n\n{}",
     "Is it [3]? No.</think>{}",
@@ -53,6 +62,7 @@ TURNS = [
     "{}</s>",
     "{}</s>[INST] And [3]? [/INST]",
     "{}\n</s>\n[3]",
+    '{}</s>["Paul", "sold", "it"]',
     "{}<end_of_turn>\n<start_of_turn>user\n[3]",
     "{}<｜end▁of▁sentence｜><｜User｜>[3]",
     "{}<|endoftext|>Human: [3]",
@@ -69,6 +79,7 @@ NAMED = [
     "The tag <think> opens and </think> closes [2].",
     "The token </s> ends it [1].",
     '"<think>" is the tag [1]',
+    "<details><summary>Yard</summary>It lies in Bremen.</details>\nNora founded it. [1]",
     "The price was <s>10</s> 5 [1].",
     "analysis of X [1]",
     '[["<|begin_of_box|>", "is", "a mark"]]',
@@ -108,6 +119,11 @@ def test_a_reply_that_ends_in_its_thoughts_says_nothing(reply: str) -> None:
     assert read_said(reply) == Said("", is_cut_off=True) and stream(reply, 3) == ""
 
 
+@pytest.mark.parametrize("form", NESTED)
+def test_thoughts_inside_thoughts(form: str) -> None:
+    assert read_said(form.format(ANSWER)) == Said(ANSWER)
+
+
 @pytest.mark.parametrize("reply", NAMED)
 def test_marks_that_are_named_stay(reply: str) -> None:
     assert read_said(reply) == Said(reply) and stream(reply, 3) == reply
@@ -123,6 +139,8 @@ def test_a_stream_is_not_held_back() -> None:
 
 def test_json_in_a_json_text() -> None:
     assert clean_reply('"{\\"needed\\": [1]}"').text == '{"needed": [1]}'
+    assert clean_reply('"```\\n[1]\\n```"').text == "```\n[1]\n```"
+    assert clean_reply('"\\"[1]\\""').text == "[1]" and clean_reply('"\\"Bremen\\""').text == '"\\"Bremen\\""'
     assert clean_reply('"Bremen"').text == '"Bremen"'
 
 
