@@ -45,7 +45,7 @@ _MARKUP = {
     ".rst": "text/prs.fallenstein.rst",
     ".tex": "application/x-latex",
 }
-_TEXTS = {".ipynb", *HTML, *_MARKUP}
+_TEXTS = {*HTML, *_MARKUP}
 _MAILBOX = ".mbox"
 _OTHERS = set(
     ".doc .docm .docx .dotm .dotx .odt .pages .rtf .wpd .hwp .hwpx .odp .key .pot .potx .pps .ppsx .ppt .pptm .pptx"
@@ -238,7 +238,6 @@ def _make_settings(by_page: bool) -> Any:
         disable_ocr=True,
         escape_markdown=False,
         max_archive_depth=0,
-        jupyter_cell_rendering="source",
         concurrency=xberg.ConcurrencyConfig(max_threads=1),
         pages=xberg.PageConfig(extract_pages=True) if by_page else None,
         html_options=xberg.ConversionOptions(
@@ -345,7 +344,8 @@ def _clean_office(text: str) -> str:
     return _RAISED.sub(lambda match: match[1] or "", _PICTURE.sub("", text))
 
 
-def _clean_links(text: str) -> str:
+def clean_links(text: str) -> str:
+    """Return a text with the words alone of links from one page of a site to another."""
     return sub_prose(_LOCAL_LINK, lambda match: match[1] or "", text)
 
 
@@ -381,7 +381,7 @@ _PREPARE: dict[str, Callable[[str], str]] = {
 }
 _CLEAN: dict[str, Callable[[str], str]] = {
     **dict.fromkeys((".eml", ".msg"), clean_letter),
-    **dict.fromkeys((".ipynb", *HTML), _clean_links),
+    **dict.fromkeys(HTML, clean_links),
     **dict.fromkeys(_OFFICE, _clean_office),
     **dict.fromkeys(_SLIDES, _clean_slides),
     "application/x-latex": clean_tex,

@@ -9,6 +9,7 @@ from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.extraction.lines import hide
 from llama_index_gear.ingestion.converter import CONVERTED, convert
 from llama_index_gear.ingestion.emails import PlainText, read_plain_letter
+from llama_index_gear.ingestion.notebooks import NOTEBOOK, read_notebook
 from llama_index_gear.ingestion.records_of_json import JSON, read_json
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import TABLES, read_table, write_rows
@@ -133,7 +134,7 @@ _DRAWING = re.compile(
 )
 """Matches the heading above the words of a drawing of Excalidraw, and what it keeps behind them for itself."""
 _BIBLIOGRAPHY = ".bib"
-PARSED = frozenset({*CONVERTED, *JSON, *TABLES, _BIBLIOGRAPHY})
+PARSED = frozenset({*CONVERTED, *JSON, *TABLES, NOTEBOOK, _BIBLIOGRAPHY})
 """Endings of the files that are no plain text."""
 
 
@@ -145,7 +146,7 @@ def read_plain_text(path: Path) -> PlainText:
         UnreadableFile: it is no regular file, or too large.
 
     """
-    source = _DATA.sub("data:", _read_source(path))
+    source = _read_source(path)
     plain = read_plain_letter(_DRAWING.sub("", source) if "\nexcalidraw-plugin:" in source else source)
     text = plain.text
     if path.suffix.lower() in SUBTITLES:
@@ -185,7 +186,7 @@ def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
 
 
 def _read_source(path: Path) -> str:
-    """Read a file of characters, unless its name or form says that no reader is meant."""
+    """Read a file of characters, without the pictures in it, unless its name or form says that no reader is meant."""
     try:
         text = read_file(path, MOST).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -194,7 +195,7 @@ def _read_source(path: Path) -> str:
         raise NoText("no UTF-8 text; if it is text, save it as UTF-8")
     if reason := explain_no_prose(path.name, text):
         raise NoText(reason)
-    return text
+    return _DATA.sub("data:", text)
 
 
 def _read_table(path: Path, ending: str) -> str:
@@ -210,6 +211,8 @@ def _read_records(path: Path, ending: str) -> tuple[list[str], list[str]]:
         entries = list(read_bibliography(source))
         return [said for _, said in entries] or [source], [title for title, _ in entries]
     try:
+        if ending == NOTEBOOK:
+            return [read_notebook(_read_source(path))], []
         records = read_json(_read_source(path), ending)
     except ValueError as error:
         raise UnreadableFile(str(error)) from error

@@ -468,7 +468,7 @@ def test_a_book_is_read_as_one_whatever_stands_first_in_it(read: Callable[..., A
 
 def test_marks_of_footnotes_are_left_out_escaped_or_not() -> None:
     text = "Nora[[1]](#n) and[\\[2\\]](#n) [Hall](#hall) [[long]](#n)."
-    assert converter._clean_links(text) == "Nora and Hall ."
+    assert converter.clean_links(text) == "Nora and Hall ."
 
 
 @needs_converter
