@@ -64,6 +64,8 @@ _LOCAL_LINK = re.compile(
     r"\[\\?\[\w{1,4}\\?\]\]\(#[^()\s]*\)|\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n]*\")?\)"
 )
 """Matches a link from one page of a site to another: its text names the page, and its file is no name."""
+_TERM = re.compile(rb"(?i)<d[td]\b[^<>]*>([^<]*+(?:<(?!/?d[tdl]\b)[^<]*+)*+)</d[td]\s*>")
+"""Matches a term or its description: each is a block, and would be a line of one paragraph."""
 _DEEP = 10**6
 """HTML that nests deeper ends the process, and so is named; by default text below 63 elements would be lost."""
 _TYPES = {**_MARKUP, ".epub": "application/epub+zip"}
@@ -200,6 +202,8 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     xberg = importlib.import_module("xberg")
     if ending in HTML and b"\0" not in data and not _PAGE.search(data):
         data = b"<html><body>%b</body></html>" % data
+    if ending in HTML:
+        data = _TERM.sub(rb"<div>\1</div>", data)
     source = xberg.ExtractInput(kind="bytes", bytes=data, filename=name, mime_type=_TYPES.get(ending))
     try:
         found = asyncio.run(xberg.extract(source, _make_settings(ending in _BY_PAGE)))

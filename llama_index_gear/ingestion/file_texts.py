@@ -228,6 +228,8 @@ _OF_TEX = re.compile(r"(?m)^[ \t]*\\(?:Provides\w+|NeedsTeXFormat|LoadClass)\b")
 """Matches a line of a class or a style of TeX."""
 _UNBROKEN = re.compile(r"[!-~]{160,}")
 """Matches a run of ASCII characters that no word or address is as long as."""
+_ENCODED = re.compile(r"(?m)(?:^[A-Za-z0-9+/]{60,76}\r?\n){3,}[A-Za-z0-9+/]{0,76}={0,2}|(?:^M[!-`]{60}\r?\n){3,}")
+"""Matches lines of base64, whose words would all be longer than any that people write, and of uuencode."""
 _MOST_UNBROKEN = 0.3
 """Share of a text in such runs, or in lines like those of minified code, at most."""
 _LONG_LINE = 400  # characters
@@ -251,6 +253,8 @@ def explain_no_prose(file: str, text: str) -> str:
         return "a source map"
     if text.startswith("%!PS"):
         return "a drawing or a print (PostScript): save it as PDF"
+    if name.lower().endswith(".edn"):
+        return "data of Clojure (EDN), which a program wrote"
     if name.lower().endswith((".sty", ".bst")) or (name.lower().endswith(".cls") and _OF_TEX.search(text)):
         return "a style of TeX, which is for programs"
     return ""
@@ -258,7 +262,7 @@ def explain_no_prose(file: str, text: str) -> str:
 
 def explain_no_sentences(text: str) -> str:
     """Return why a text, without its markup, is none for readers; "" if it is."""
-    unbroken = sum(len(run) for run in _UNBROKEN.findall(text))
+    unbroken = sum(len(run) for pattern in (_UNBROKEN, _ENCODED) for run in pattern.findall(text))
     crowded = sum(len(line) for line in text.split("\n") if _is_crowded(line))
     if max(unbroken, crowded) > _MOST_UNBROKEN * len(text):
         return "no running text: minified code, base64 or the like"
