@@ -56,8 +56,9 @@ class Language(NamedTuple):
         is_adverb = len(word) > _LONGEST_NAME and word.endswith(_ADVERBS) and not _THAT.isdisjoint(self.openers)
         may_be_imperative = following in (self.openers | self.readers) - _OF_SUBJECTS
         is_imperative = may_be_imperative and not self.readers.isdisjoint(small_words)
+        is_verb = following in _DETERMINERS & self.openers
         is_noun = following in _OF and second.islower() and not _THAT.isdisjoint(self.openers)
-        return is_adverb or is_imperative or is_noun or following in self.particles or following in _THAT
+        return is_adverb or is_imperative or is_verb or is_noun or following in self.particles or following in _THAT
 
 
 _ADVERBS = ("mente", "ment")
@@ -66,6 +67,12 @@ _THAT = frozenset(("que", "che"))
 """A function word of each of these four languages, and of no other."""
 _OF = frozenset(("de", "di"))
 """What joins two nouns in these: in front of a small one, what opens a sentence is common ("Definición de red")."""
+_DETERMINERS = frozenset(
+    "deux trois quatre cinq dix plusieurs dos tres cuatro cinco diez varios varias otros otras algunos algunas dois"
+    " duas três quatro dez vários outros outras alguns algumas due tre quattro cinque dieci altri altre alcuni alcune"
+    " twee drie vier vijf tien andere sommige verschillende".split()
+)
+"""Numerals and the like: in front of one, what opens a sentence is a verb ("Existen varios …")."""
 _LONGEST_NAME = 8  # "Clemente", "Clément"
 _OF_SUBJECTS = frozenset(
     "est sont était étaient a ont avait es son era eran fue ha han está están tiene tienen puede debe é são foi tem"

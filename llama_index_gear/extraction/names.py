@@ -61,7 +61,7 @@ _VERBS = IMPERATIVES | COMMON_WORDS
 _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
 _PLACES = frozenset(
     "section sections figure figures fig. table tables chapter appendix equation eq. algorithm cell col row theorem"
-    " lemma definition corollary proposition proof ref ref. abb."
+    " lemma definition corollary proposition proof ref ref. ch ch. abb."
     " abb abbildung tabelle abschnitt kapitel satz clause".split()
 )
 """Words that are no name alone or with a number: they point to another place of a document."""
@@ -216,8 +216,8 @@ class _Passage:
             return ""
         if self.is_german:
             cores = self._german_name(sentence, start, self._strip_variable(sentence, start, cores))
-        letters = cores[:1] if len(cores) == 2 and cores[1].isdecimal() else cores
-        if self.is_formal and all(map(is_variable, letters)):
+        letters = [*cores[:-1], *(core.removesuffix(".") for core in cores[-1:])]
+        if self.is_formal and all(is_variable(core) or (core.isdecimal() and len(core) == 1) for core in letters):
             return ""
         if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
             return ""

@@ -14,6 +14,7 @@ from llama_index_gear.ingestion.records_of_json import JSON, read_json
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import TABLES, read_table, write_rows
 from llama_index_gear.ingestion.tex import read_bibliography
+from llama_index_gear.ingestion.typst import TYPST, Typst, read_typst
 
 WIKI = {".mediawiki", ".wiki"}
 """Endings of files of MediaWiki's markup."""
@@ -134,7 +135,7 @@ _DRAWING = re.compile(
 )
 """Matches the heading above the words of a drawing of Excalidraw, and what it keeps behind them for itself."""
 _BIBLIOGRAPHY = ".bib"
-PARSED = frozenset({*CONVERTED, *JSON, *TABLES, NOTEBOOK, _BIBLIOGRAPHY})
+PARSED = frozenset({*CONVERTED, *JSON, *TABLES, NOTEBOOK, TYPST, _BIBLIOGRAPHY})
 """Endings of the files that are no plain text."""
 
 
@@ -177,7 +178,11 @@ def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
         title, texts, titles = found.title, found.texts, found.titles
     else:
         title = ""
-        texts, titles = ([_read_table(path, ending)], []) if ending in TABLES else _read_records(path, ending)
+        if ending == TYPST:
+            title, text = _read_typst(path)
+            texts, titles = [text], []
+        else:
+            texts, titles = ([_read_table(path, ending)], []) if ending in TABLES else _read_records(path, ending)
     if sum(map(len, texts)) > MOST:
         raise UnreadableFile(f"has more than {MOST // 10**6} million characters of text: split it")
     if ending not in CONVERTED and (reason := explain_no_sentences("\n\n".join(texts))):
@@ -205,6 +210,13 @@ def _read_table(path: Path, ending: str) -> str:
         raise UnreadableFile(str(error)) from error
 
 
+def _read_typst(path: Path) -> Typst:
+    try:
+        return read_typst(_read_source(path))
+    except ValueError as error:
+        raise UnreadableFile(str(error)) from error
+
+
 def _read_records(path: Path, ending: str) -> tuple[list[str], list[str]]:
     if ending == _BIBLIOGRAPHY:
         source = _read_source(path)
@@ -228,7 +240,7 @@ _OF_TEX = re.compile(r"(?m)^[ \t]*\\(?:Provides\w+|NeedsTeXFormat|LoadClass)\b")
 """Matches a line of a class or a style of TeX."""
 _UNBROKEN = re.compile(r"[!-~]{160,}")
 """Matches a run of ASCII characters that no word or address is as long as."""
-_ENCODED = re.compile(r"(?m)(?:^[A-Za-z0-9+/]{60,76}\r?\n){3,}[A-Za-z0-9+/]{0,76}={0,2}|(?:^M[!-`]{60}\r?\n){3,}")
+_ENCODED = re.compile(r"(?m)(?:^[A-Za-z0-9+/]{60,76}\r?\n){3,}[A-Za-z0-9+/]{0,76}={0,2}|(?:^M[ -`]{60}\r?\n){3,}")
 """Matches lines of base64, whose words would all be longer than any that people write, and of uuencode."""
 _MOST_UNBROKEN = 0.3
 """Share of a text in such runs, or in lines like those of minified code, at most."""

@@ -11,7 +11,7 @@ from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.ingestion.converter import CONVERTED, clean_links
 
 NOTEBOOK = ".ipynb"
-MADE_MARKDOWN = CONVERTED | {NOTEBOOK}
+MADE_MARKDOWN = CONVERTED | {NOTEBOOK, ".typ"}
 """Endings of the files that become Markdown."""
 
 

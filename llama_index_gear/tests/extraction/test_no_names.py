@@ -98,7 +98,7 @@ def test_words_of_a_cell_that_the_passage_writes_small_are_no_name() -> None:
     [
         "Die Seite zeigt es. Ein topologischer Raum X heißt offen, wenn die Mannigfaltigkeit M es ist.",
         "Es ist so. O. B. d. A. sei die Gerade offen, wie man sagt, und das ist nicht schwer.",
-        "In R3 gilt = und auch = so, wenn der Punkt in R3 liegt, was in S1 der Fall ist.",
+        "In R3 gilt = und auch = so, wenn der Punkt in R3 liegt, was in S1 der Fall ist, und Q 2 X.",
     ],
 )
 def test_variables_and_abbreviations_of_proofs_are_no_names(text: str) -> None:
@@ -116,6 +116,9 @@ def test_a_name_with_a_letter_behind_it_is_whole() -> None:
         ("- Definición de redes en la casa y en el puerto\n- Gestión de datos que son de la red", ""),
         ("Gestione di progetti che sono nella casa, e non di altri. Nora di notte.", ""),
         ("Elaboração de relatórios com os dados que não são do porto.", ""),
+        ("Existen varios puertos en la ciudad. Surgieron otros con el tiempo. Crecen dos para la red.", ""),
+        ("Servono due porti nella casa. Esistono altri che sono di legno, e non alcuni.", ""),
+        ("Zijn er dan andere huizen van hout? Bestaan twee huizen in de stad die het zijn?", ""),
         ("Universidad de Madrid es la que está en el puerto con los otros.", "Universidad de Madrid"),
         ("Utilisation de bases pour les ports dans la ville.", ""),
     ],
