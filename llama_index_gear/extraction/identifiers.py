@@ -31,6 +31,8 @@ _EXTENSION = (
     "md|rst|txt|py|ipynb|js|jsx|ts|tsx|json|jsonl|yaml|yml|toml|ini|cfg|conf|log|csv|tsv|sql|sh|ps1|go|rs|java|kt|cpp|hpp"
     "|cs|rb|php|html|css|xml|pdf|docx|xlsx|pptx|png|jpg|jpeg|svg|zip|gz|tgz|tar|jar|whl|lock|pem|crt"
 )
+_DUNDER = re.compile(r"(?<![^\W_])__\w+(?<!_)__$")
+"""Matches the end of a name of Python that ends with underscores ("pump.__main__"), which are no marks of emphasis."""
 _PART = r"[\w.@+-]+"
 _IDENTIFIER = re.compile(
     r"(?P<address>[A-Za-z][A-Za-z0-9+.-]*://\S+|www\.\S+\.\S+"
@@ -55,6 +57,8 @@ _TAGGED = re.compile(
 ("$C^*$-algebra"), or with a variable in it ("$HOME/bin")."""
 _DATA = re.compile(r"(?=[\w+/=.-]*\d)[\w+/=.-]{40}", re.ASCII)
 """Is found in a word that is data: a key, a hash, a picture."""
+_OPTION = re.compile("-[A-Za-z]")
+"""Matches an option of a command."""
 _OF_LETTERS = frozenset("bcc cc date from sent subject".split())
 """Names of the fields of a letter's head."""
 _HYPHENATED = FUNCTION_WORDS | HYPHENATED
@@ -81,6 +85,8 @@ def find_identifier(word: str) -> tuple[int, int] | None:
     while start < end and word[start] in _OPENING:
         start += 1
     while start < end and (word[end - 1] in _CLOSING or _is_unmatched(word, start, end)):
+        if _DUNDER.search(word, start, end):
+            break
         end -= 1
     start += len("mailto:") if word.startswith("mailto:", start) else 0
     if requirement := _REQUIREMENT.fullmatch(word, start, end):
@@ -149,7 +155,7 @@ def has_common_part(word: str) -> bool:
 @lru_cache(maxsize=2**14)
 def classify_word(word: str) -> tuple[str, str]:
     """Return a word's kind, as a letter of `names._NAME`, and the word without the punctuation around it."""
-    if word in CONNECTORS or (_TAGGED.search(word) and not is_code(word)):
+    if word in CONNECTORS or _OPTION.fullmatch(word) or (_TAGGED.search(word) and not is_code(word)):
         return "c" if word in CONNECTORS else "-", word
     if word.isalpha():
         return ("-" if word.islower() or word == word.lower() else "N"), word

@@ -61,6 +61,8 @@ colors of a terminal, tags of XML's namespaces. Inline code is matched so that n
 _CUT_LINK = re.compile(r"\]\([^\s()`]*\)?")
 """Matches the end of a link whose beginning is in another passage."""
 
+_PICTURE_FILE = re.compile(r"[^\n]{1,200}\.(?:avif|bmp|gif|jpe?g|png|svg|tiff?|webp)", re.IGNORECASE)
+"""Matches a picture's text that is the name of its file."""
 _REFERENCE = re.compile(r"\[([^\[\]]{1,200})\]\[([^\[\]]{0,100})\]")
 """Matches a link whose target stands in another passage."""
 _SEEN = re.compile(r"[^\n]")
@@ -227,6 +229,8 @@ class _Marks:
             closing = state.md.helpers.parseLinkLabel(state, opening - 1, rule == "link")
             _blank(self._plain, start, opening)
             _blank(self._plain, closing, end)
+            if rule == "image" and _PICTURE_FILE.fullmatch(state.src, opening, closing):
+                _blank(self._plain, opening, closing)
             if rule == "link":
                 target = next(token.attrGet("href") for token in state.tokens[before:] if token.type == "link_open")
                 self._links.append(Link("", str(target or ""), opening, closing))

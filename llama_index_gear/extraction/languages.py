@@ -43,25 +43,36 @@ class Language(NamedTuple):
     dividers: frozenset[str] = frozenset()
     readers: frozenset[str] = frozenset()
 
-    def is_opener(self, word: str, following: str, small_words: Collection[str]) -> bool:
+    def is_opener(self, word: str, following: str, second: str, small_words: Collection[str]) -> bool:
         """Return True for a word that opens a sentence and is a verb or an adverb: for its form, or what is behind it.
 
         Args:
             word: the word, in small letters.
             following: the word behind it; "" if there is none, or a comma parts them.
+            second: the word behind that; "" if there is none.
             small_words: those of the passage.
 
         """
         is_adverb = len(word) > _LONGEST_NAME and word.endswith(_ADVERBS) and not _THAT.isdisjoint(self.openers)
         may_be_imperative = following in (self.openers | self.readers) - _OF_SUBJECTS
         is_imperative = may_be_imperative and not self.readers.isdisjoint(small_words)
-        return is_adverb or is_imperative or following in self.particles or following in _THAT
+        is_verb = following in _DETERMINERS & self.openers
+        is_noun = following in _OF and second.islower() and not _THAT.isdisjoint(self.openers)
+        return is_adverb or is_imperative or is_verb or is_noun or following in self.particles or following in _THAT
 
 
 _ADVERBS = ("mente", "ment")
 """Endings of adverbs of French, Spanish, Portuguese and Italian ("Attualmente Nora Blum …")."""
 _THAT = frozenset(("que", "che"))
 """A function word of each of these four languages, and of no other."""
+_OF = frozenset(("de", "di"))
+"""What joins two nouns in these: in front of a small one, what opens a sentence is common ("Definición de red")."""
+_DETERMINERS = frozenset(
+    "deux trois quatre cinq dix plusieurs dos tres cuatro cinco diez varios varias otros otras algunos algunas dois"
+    " duas três quatro dez vários outros outras alguns algumas due tre quattro cinque dieci altri altre alcuni alcune"
+    " twee drie vier vijf tien andere sommige verschillende".split()
+)
+"""Numerals and the like: in front of one, what opens a sentence is a verb ("Existen varios …")."""
 _LONGEST_NAME = 8  # "Clemente", "Clément"
 _OF_SUBJECTS = frozenset(
     "est sont était étaient a ont avait es son era eran fue ha han está están tiene tienen puede debe é são foi tem"
@@ -191,6 +202,8 @@ _FOREIGN = {
         "Tagalog": "ang ng sa na mga ay at ito para siya hindi niya ni kay nang isang",
         "Swahili": "na ya wa kwa ni katika la za cha kuwa hii lakini alikuwa yake huo",
         "Albanian": "dhe në të e një për me që është si nga ka u por ishte më edhe",
+        "Latin": "et in est non ad ut cum sed qui quae quod ex de ab per esse sunt eius atque nec sit enim autem aut ac"
+        " quam vel nunc dolor amet ipsum elit eget nulla",
         "Welsh": "yn y yr a i ar o mae ei oedd am fel gan wedi ac bod nid",
         "Basque": "eta da bat ez zen izan du hau ere baina dira baino edo",
     }.items()

@@ -75,6 +75,9 @@ _STATEMENT = re.compile(
 _PLAIN_WORD = re.compile(r"\W*[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:!?)\]\"'”’]*")
 _PLAIN_SHARE = 0.7
 """Share of a line's words that have letters alone, if it is prose."""
+_LEAST_CODE = 3
+_CODE_SHARE = 0.7
+"""Lines of a passage without fences, at least, and the share of them that must be statements, if all of it is code."""
 _INDENT = re.compile(r"(?: {4}|\t)")
 _ITEM = re.compile(r"([ \t]*)((?:[-*+]|\d{1,3}[.)])[ \t]{1,4})(?=\S)")
 _TAB = 4
@@ -104,7 +107,7 @@ def _is_code(line: str) -> bool:
         and content[-1] not in ".!?"
     ):
         return True
-    return sum(_PLAIN_WORD.fullmatch(word) is not None for word in words) < _PLAIN_SHARE * len(words)
+    return sum(map(_is_plain, words)) < _PLAIN_SHARE * len(words)
 
 
 def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
@@ -191,12 +194,32 @@ def _prepare(line: str) -> str:
 def _open_code(lines: Sequence[str]) -> list[str]:
     """Return the fence that is missing in front of a passage that begins inside of code."""
     fences = [(place, match) for place, line in enumerate(lines) if (match := _FENCE.match(line))]
-    if not fences or fences[0][1][2].strip() or fences[0][0] == 0:
+    if not fences:
+        return [_CODE_FENCE] if _is_inside_code(lines) else []
+    if fences[0][1][2].strip() or fences[0][0] == 0:
         return []
     first = fences[0][0]
     second = fences[1][0] if len(fences) > 1 else len(lines)
     begins_inside = reads_as_code(lines[:first]) and not reads_as_code(lines[first + 1 : second])
     return [fences[0][1][1]] if begins_inside else []
+
+
+def _is_inside_code(lines: Iterable[str]) -> bool:
+    """Return True for lines of commands or statements alone, as from the middle of a long block of code."""
+    own = [line.strip() for line in lines if line.strip() and not _NEUTRAL.match(line.strip())]
+    return len(own) >= _LEAST_CODE and sum(map(_is_statement, own)) > _CODE_SHARE * len(own)
+
+
+def _is_statement(line: str) -> bool:
+    """Return True for a line of a shell or a program: it has options, or ends as code does."""
+    content = _WHOLE.sub("x", line)
+    words = [word for word in content.split() if word[0] != "-"]
+    is_marked = len(words) < len(content.split()) or content[-1] in ";{}"
+    return is_marked and not _KEY.match(content) and sum(map(_is_plain, words)) < _PLAIN_SHARE * len(content.split())
+
+
+def _is_plain(word: str) -> bool:
+    return _PLAIN_WORD.fullmatch(word) is not None
 
 
 def _open_directives(lines: list[str]) -> None:

@@ -335,7 +335,7 @@ class MentionTripleExtractor(TransformComponent):
         if self.recognizer is not None:
             names = recognize_names(self.recognizer, text, sentences)
         else:
-            names = find_names(text, title, sentences, speech, linked)
+            names = find_names(text, title, sentences, speech, linked, is_code=is_markdown is False)
         return zip(sentences, names, strict=True)
 
 

@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from itertools import dropwhile, islice, pairwise, takewhile
+from itertools import dropwhile
 
 from llama_index_gear.extraction import german
-from llama_index_gear.extraction.identifiers import classify_word, has_common_part, is_code, is_sign, is_variable
+from llama_index_gear.extraction.encoded_sentences import CAPITALISED, GAP, EncodedSentence, divide_at_gaps
+from llama_index_gear.extraction.identifiers import has_common_part, is_code, is_sign, is_variable
 from llama_index_gear.extraction.languages import (
     Speech,
     find_marked_names,
@@ -17,16 +18,17 @@ from llama_index_gear.extraction.languages import (
     is_caseless,
     strip_elision,
 )
-from llama_index_gear.extraction.linked_names import Name, find_linked, find_title, is_title
+from llama_index_gear.extraction.linked_names import Name, is_title
 from llama_index_gear.extraction.sentences import Form, Sentence
+from llama_index_gear.extraction.small_names import find_packages, find_speakers
 from llama_index_gear.extraction.words import (
-    ABBREVIATIONS,
     CALENDAR,
     COMMON_WORDS,
     CONNECTORS,
     DEMONYMS,
     ENGLISH_WORDS,
     FUNCTION_WORDS,
+    HEADING_WORDS,
     IMPERATIVES,
     LEGAL_FORMS,
     LITERALS,
@@ -40,7 +42,6 @@ _NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EXT]")
 """Matches names in a sentence that is encoded as one letter a word: N a capitalized word, E one with punctuation behind
 it, B before it, X both; c a connector; d a number, D one with punctuation behind it; T an identifier; h a small word
 with hyphens; - anything else."""
-_CAPITALISED = frozenset("NBEX")
 _NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR | LEGAL_FORMS | LITERALS | {"e.g", "i.e"}
 """Words that are no name alone."""
 _NO_OPENINGS = OPENERS | COMMON_WORDS | OFFICE_WORDS | OTHER_LANGUAGES
@@ -57,50 +58,32 @@ _ORDINARY = _NO_OPENINGS | _NO_NAMES
 _ASKING = frozenset("am are can could did do does had has have is should was were would".split())
 """Verbs that begin no name behind a colon, either ("Paul Kern: Is the crane here?")."""
 _VERBS = IMPERATIVES | COMMON_WORDS
-_PARTING = frozenset("-–—→>#")
-"""Words that part what is said of a thing, or the entries of a menu, from what stands in front."""
 _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
-_MARK_IN_FRONT = re.compile(r"[(<]?(?:\d{1,3}|[A-Za-z])[.)>]|<\w[\w.-]*>|TODO|DOING|DONE|WAITING|LATER|NOW|CANCELL?ED")
-"""Matches what stands in front of a sentence: the number of an item, the state of a task, or who says a line."""
 _PLACES = frozenset(
     "section sections figure figures fig. table tables chapter appendix equation eq. algorithm cell col row theorem"
-    " lemma definition corollary proposition proof abb. abb abbildung tabelle abschnitt kapitel satz clause".split()
+    " lemma definition corollary proposition proof ref ref. ch ch. abb."
+    " abb abbildung tabelle abschnitt kapitel satz clause".split()
 )
 """Words that are no name alone or with a number: they point to another place of a document."""
 _MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?|[A-Z]_\w")
 """Matches dimensions, units and a letter with an index ("L_0"), which are no name alone ("a plot in 3D", "700 MB")."""
-_GAP = " " * 4
-_CLOSED = {"N": "E", "B": "X", "d": "D", "c": "-"}
-"""Kinds of words, and those with punctuation behind them."""
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
     "a an the in on at by to as from after for with into his her its their between under over during near".split()
 )
-_INSTALLING = frozenset(("install", "add", "upgrade", "uninstall", "remove"))
-_INSTALLED = re.compile(
-    r"\b(?:pip3?|npm|yarn|pnpm|brew|apt|apt-get|dnf|conda|cargo|poetry|uv|gem)[ \t]+"
-    rf"(?:{'|'.join(sorted(_INSTALLING))})[ \t]+(?:-\S+[ \t]+){{0,5}}([a-z][\w.-]*\w)"
-)
-_IMPORTED = re.compile(
-    r"^[ \t]*(?:>>>[ \t]*)?(?:from[ \t]+([a-z]\w+)[\w.]*[ \t]+import|import[ \t]+([a-z]\w+))\b", re.M
-)
-_SPEAKER = re.compile(
-    r"^\[?(?:[\w./-]{6,11},?[ T])?\d{1,2}:\d\d(?::\d\d)?(?: ?[AP]M)?\]?[ \t]+(?:- )?"
-    r"(?:\*[ \t]|(?=<?[\w-]+[>:]))<?([^\W\d_][\w-]{0,30})[>:]?(?=\s)",
-    re.MULTILINE,
-)
-"""Matches who says a line of a chat, or does something in it ("[09:02] keeva: …", "[09:03] * keeva waves")."""
-_UNSEEN = dict.fromkeys(map(ord, "\xad\u200b\u2060\ufeff"))
-"""Characters inside of words that nobody sees: soft hyphens, and places where a line may break or not."""
-_HOURS = frozenset(("AM", "PM"))
-_PACKAGE_MANAGER = re.compile(r"\b(?:pip|PyPI|npm|conda|crates\.io|RubyGems|Maven)\b")
-_PACKAGE = re.compile(
-    r"\b(?:package|library)[ \t]+`?([a-z][\w-]{1,60})|\b([a-z][\w-]{1,60})`?[ \t]+(?:package|library)\b"
-)
+_NUMBER = re.compile(r"[A-Z]?\d+(?:\.\d+)*(?!\w)")
+_SMALL_INITIAL = re.compile(r"[a-z]\.")
+_ROMAN = re.compile("[IVX]{2,}|[IV]")
 
 
 def find_names(
-    text: str, title: str, sentences: Sequence[Sentence], speech: Speech, linked: Collection[str] = ()
+    text: str,
+    title: str,
+    sentences: Sequence[Sentence],
+    speech: Speech,
+    linked: Collection[str] = (),
+    *,
+    is_code: bool = False,
 ) -> list[list[Name]]:
     """Find the names in each sentence of a passage.
 
@@ -110,98 +93,29 @@ def find_names(
         sentences: the passage's sentences.
         speech: the passage's language.
         linked: texts of links that the passage's metadata have; one in title case is a name, as that of other links is.
+        is_code: True if the passage is known to be code.
 
     """
-    passage = _Passage(text, title, sentences, speech, [words for words in linked if is_title(words)])
+    passage = _Passage(text, title, sentences, speech, [words for words in linked if is_title(words)], is_code=is_code)
     return [passage.find_names(sentence) for sentence in passage.sentences]
-
-
-class _Encoded:
-    """A sentence whose words have kinds, as letters of `_NAME`, and cores without the punctuation around them."""
-
-    def __init__(self, sentence: Sentence, bold_text: str, titles: Sequence[str] = ()) -> None:
-        """Take a sentence, the passage's text, or "" if nothing in it is bold, and titles that it may have."""
-        self.words, self.form = sentence.words, sentence.form
-        self.linked = list(find_linked(sentence)) if sentence.links else []
-        self.linked += [(name, True) for title in titles for name in find_title(sentence.words, title)]
-        seen = (word if word.isascii() else word.translate(_UNSEEN) for word in self.words)
-        classified = [classify_word(word) for word in seen]
-        self.kinds = [kind for kind, _ in classified]
-        self.cores = [core for _, core in classified]
-        for place in range(1, len(self.cores)):
-            if self.cores[place] in _HOURS and self.cores[place - 1][-1:].isdecimal():
-                self.kinds[place] = "-"
-        self.page_starts = {name.start for name, is_page in self.linked if is_page}
-        for name, is_page in self.linked:
-            if is_page:
-                self.kinds[name.start : name.end] = "-" * (name.end - name.start)
-        self.kinds[: sentence.stamp] = "-" * sentence.stamp
-        begins = (n for n, core in enumerate(self.cores) if core and n >= sentence.stamp)
-        self.first = next((n for n in begins if not _MARK_IN_FRONT.fullmatch(self.words[n])), 0)
-        self.bold = {
-            place
-            for place, (start, _) in enumerate(sentence.places if bold_text else ())
-            if bold_text[start - 2 : start] == "**" and self.cores[place].lower() in IMPERATIVES
-        }
-        """Where bold text begins with an imperative, as the label of a button ("select **Open folder**")."""
-
-    def is_opening(self, place: int) -> bool:
-        """Return True at the start of a sentence, cell or label, and behind a colon, a semicolon or a mark."""
-        before = self.words[place - 1]
-        is_docstring = self.words[place].startswith(('"""', "'''"))
-        if place <= self.first or place in self.bold or is_docstring or before[-1] in ":;|" or before in _PARTING:
-            return True
-        if self.ends_at(place - 1):
-            return True
-        return before[0] + before[-1] == "[]" or (place == self.first + 1 and before[0] + before[-1] == "()")
-
-    def ends_at(self, place: int) -> bool:
-        """Return True if a sentence ends with the word at this place: in a cell or a record they stand undivided."""
-        if place < 0 or self.words[place][-1] not in ".!?":
-            return False
-        core = self.cores[place].removesuffix(".")
-        return len(core) > 1 and "." not in core and core.lower() not in ABBREVIATIONS
-
-    def begins_at(self, place: int) -> bool:
-        """Return True behind the end of a sentence, and where a cell has one: "| The AI is applied |"."""
-        is_of_cell = self.words[place - 1] == "|" and "".join(self.cores[place + 2 : place + 3]).islower()
-        return is_of_cell or self.ends_at(place - 1)
-
-    def list_choices(self, place: int) -> list[str]:
-        """Return the values that the label in front of this place lists: "layoff/closure: Closure Permanent"."""
-        is_listed = place > 2 and self.words[place - 1][-1] == ":" and self.words[place - 2] == "/"
-        return [self.cores[place - 3], self.cores[place - 1]] if is_listed else []
-
-    def is_label(self, place: int) -> bool:
-        """Return True if a colon stands behind this word and up to four small ones ("Caso real: …")."""
-        words = takewhile(lambda n: n == place or self.kinds[n] not in _CAPITALISED, range(place, len(self.words)))
-        return any(self.words[n].rstrip("*_").endswith(":") for n in islice(words, 5))
-
-    @cached_property
-    def cores_with_gaps(self) -> list[str]:
-        """The cores, with an empty one where a comma or a bracket divides a noun from what is before."""
-        return [
-            core if core and (word.endswith(core) or word[-1] == ".") else ""
-            for word, core in zip(self.words, self.cores, strict=True)
-        ]
-
-    @property
-    def is_title_case(self) -> bool:
-        """True if all words that mean something have a capital letter: that of the first is no evidence, then."""
-        return not any(
-            core.isalpha() and core.islower() and core not in FUNCTION_WORDS and core not in CONNECTORS
-            for core in self.cores
-        )
 
 
 class _Passage:
     """The evidence that a passage's sentences give about each other's words."""
 
     def __init__(
-        self, text: str, title: str, sentences: Sequence[Sentence], speech: Speech, titles: Sequence[str]
+        self,
+        text: str,
+        title: str,
+        sentences: Sequence[Sentence],
+        speech: Speech,
+        titles: Sequence[str],
+        *,
+        is_code: bool,
     ) -> None:
         self.text = text
         self.title = title
+        self.is_code = is_code
         self.title_words = set(title.lower().split())
         self.small, self.foreign, self.is_german, self.language = speech
         self.is_english = speech.is_english
@@ -210,10 +124,10 @@ class _Passage:
         if self.is_german or self.language is not None:
             self.function_words = german.FUNCTION_WORDS if self.language is None else self.language.openers
         bold_text = text if "**" in text else ""
-        self.sentences = [_Encoded(sentence, bold_text, titles) for sentence in sentences]
-        if _GAP in text:
+        self.sentences = [EncodedSentence(sentence, bold_text, titles, is_code=is_code) for sentence in sentences]
+        if GAP in text:
             for sentence, own in zip(self.sentences, sentences, strict=True):
-                _divide_at_gaps(text, sentence, own.places)
+                divide_at_gaps(text, sentence, own.places)
         for sentence in self.sentences:
             if sentence.form is Form.CODE:
                 sentence.kinds = [
@@ -230,7 +144,7 @@ class _Passage:
             self._drop_opening(sentence)
         self._mark_small_names()
 
-    def find_names(self, sentence: _Encoded) -> list[Name]:
+    def find_names(self, sentence: EncodedSentence) -> list[Name]:
         """Find the names in a sentence of the passage."""
         names = [name for name, _ in sentence.linked]
         for match in _NAME.finditer("".join(sentence.kinds)):
@@ -247,10 +161,10 @@ class _Passage:
                 names.append(Name(index, index + 1, name))
         return sorted(names)
 
-    def _drop_opening(self, sentence: _Encoded) -> None:
+    def _drop_opening(self, sentence: EncodedSentence) -> None:
         """Take a word for small if only the start of a sentence, or a colon, gives it its capital letter."""
         for place, kind in enumerate(sentence.kinds):
-            if kind not in _CAPITALISED or not sentence.is_opening(place):
+            if kind not in CAPITALISED or not sentence.is_opening(place):
                 continue
             word = sentence.cores[place].lower()
             # Behind a colon, "The" may begin a title.
@@ -262,20 +176,22 @@ class _Passage:
             if is_small or (not is_known and begins_none):
                 sentence.kinds[place] = "-"
 
-    def _begins_no_name(self, sentence: _Encoded, place: int, word: str) -> bool:
+    def _begins_no_name(self, sentence: EncodedSentence, place: int, word: str) -> bool:
         """Return True for a word with a capital letter for its place alone, in front of a name."""
-        kinds, cores = sentence.kinds[place : place + 2], sentence.cores[place : place + 2]
-        if kinds[0] not in "NB" or len(kinds) < 2 or kinds[1] not in "NE":
+        behind = place + 2 if sentence.words[place + 1 : place + 2] == ["the"] else place + 1
+        if sentence.kinds[place] not in "NB" or len(sentence.kinds) <= behind or sentence.kinds[behind] not in "NE":
             return False
-        following = cores[1].lower()
+        following = sentence.cores[behind].lower()
         if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too, or "igår" does
             return word in self.small or self._meant[following] > 1
-        return self.is_english and (word in IMPERATIVES or word in _CHANGES) and following not in ENGLISH_WORDS
+        is_verb = word in IMPERATIVES or word in _CHANGES or (behind > place + 1 and word in COMMON_WORDS)
+        is_name = following not in ENGLISH_WORDS and (behind == place + 1 or following not in _ORDINARY)
+        return self.is_english and is_verb and is_name
 
-    def _strip_elisions(self, sentence: _Encoded) -> None:
+    def _strip_elisions(self, sentence: EncodedSentence) -> None:
         """Drop "l'" and "dell'" in front of names, but not of "Jeanne d'Arc", nor of a "L'Oréal" inside a sentence."""
         for place, (kind, core) in enumerate(zip(sentence.kinds, sentence.cores, strict=True)):
-            if kind not in _CAPITALISED or (name := strip_elision(core)) == core:
+            if kind not in CAPITALISED or (name := strip_elision(core)) == core:
                 continue
             is_own = core[0].isupper() and (not sentence.is_opening(place) or core in self._inner_words)
             if is_own or (core[0] == "d" and place > 0 and sentence.kinds[place - 1] in "NB"):
@@ -289,7 +205,7 @@ class _Passage:
         inner = {core for one in self.sentences for place, core in enumerate(one.cores) if not one.is_opening(place)}
         return inner.union(self.title.split())
 
-    def _name_of(self, sentence: _Encoded, start: int, end: int) -> str:
+    def _name_of(self, sentence: EncodedSentence, start: int, end: int) -> str:
         """Return the name that a run of capitalized words is, or nothing if it is none."""
         cores = sentence.cores[start:end]
         if (
@@ -299,14 +215,18 @@ class _Passage:
         ):
             return ""
         if self.is_german:
-            cores = self._german_name(sentence, start, cores)
+            cores = self._german_name(sentence, start, self._strip_variable(sentence, start, cores))
+        letters = [*cores[:-1], *(core.removesuffix(".") for core in cores[-1:])]
+        if self.is_formal and all(is_variable(core) or (core.isdecimal() and len(core) == 1) for core in letters):
+            return ""
         if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
             return ""
-        if (self.is_formal and all(map(is_variable, cores))) or (
-            cores and cores[0].lower() in sentence.list_choices(start)
-        ):
+        if cores and cores[0].lower() in sentence.list_choices(start):
             return ""
-        if cores and cores[0].lower() in _PLACES - self.title_words and all(core.isdecimal() for core in cores[1:]):
+        behind = "".join(sentence.words[end : end + 1])
+        if all(core[1:] == "." for core in cores) and _SMALL_INITIAL.match(behind):
+            return ""  # "O. B. d. A."
+        if self._is_place(cores, behind) or self._is_phrase(sentence, cores):
             return ""
         name = " ".join(cores)
         is_whole = all(name.count(opening) == name.count(closing) for opening, closing in ("()", "[]", "{}"))
@@ -315,14 +235,42 @@ class _Passage:
         # A single full stop may end the sentence ("World War I."); an abbreviation with several keeps them ("U.S.").
         return name if name.count(".") != 1 else name.removesuffix(".")
 
-    def _is_no_name(self, sentence: _Encoded, start: int, core: str) -> bool:
+    @staticmethod
+    def _strip_variable(sentence: EncodedSentence, start: int, cores: list[str]) -> list[str]:
+        """Return a run without the variable behind a common noun ("Raum X", "Klasse Ck")."""
+        if len(cores) != 2 or not is_variable(cores[1]) or _ROMAN.fullmatch(cores[1]):
+            return cores
+        is_determined = cores[0].istitle() and german.is_determined(sentence.cores_with_gaps, start)
+        return cores[:1] if is_determined or german.is_common_noun(cores[0]) else cores
+
+    def _is_place(self, cores: Sequence[str], behind: str) -> bool:
+        """Return True for a run that points to another place of a document: "Table 3", "Supplementary Figure 2.1"."""
+        *kinds, last = [core.lower() for core in cores if not core.isdecimal()] or [""]
+        if last not in _PLACES - self.title_words or (cores[-1].isdecimal() and len(kinds) + 2 < len(cores)):
+            return False
+        is_numbered = cores[-1].isdecimal() or _NUMBER.match(behind) is not None
+        return not kinds or (is_numbered and all(kind in ENGLISH_WORDS or kind in _ORDINARY for kind in kinds))
+
+    def _is_phrase(self, sentence: EncodedSentence, cores: Sequence[str]) -> bool:
+        """Return True for words of a cell that the passage writes small elsewhere ("| Use Cases | What use cases")."""
+        return sentence.form is Form.ROW and len(cores) > 1 and f" {' '.join(cores).lower()}" in self.text
+
+    def _is_no_name(self, sentence: EncodedSentence, start: int, core: str) -> bool:
         """Return True for a single capitalized word that is no name: for its meaning, or for its place."""
         word = core.lower().replace("’", "'").removesuffix(".")
-        if len(word) == 1 or word in _NO_NAMES or _CONTRACTION.fullmatch(word) or _MEASURE.fullmatch(core):
+        if (
+            len(word) == 1
+            or word in _NO_NAMES
+            or _is_demonym(core, word)
+            or _CONTRACTION.fullmatch(word)
+            or _MEASURE.fullmatch(core)
+        ):
             return True
         is_shouted = core.isupper() and word in self.function_words and word in self.small  # "NO"
         if self.language is not None and is_shouted:
             return word not in self.title_words
+        if sentence.words[start].startswith(f"({core}") and word in self.small and not core.isupper():
+            return True
         if not sentence.is_opening(start):
             has_auxiliary = self.is_english and sentence.cores[start - 1] in _ASKING
             return has_auxiliary and _PARTICIPLE.fullmatch(word) is not None and _is_english(core)  # "has Posted"
@@ -332,19 +280,21 @@ class _Passage:
         is_label = sentence.words[start].rstrip("*_").endswith(":")
         if self.language is not None and word in self.function_words:
             return word not in self.title_words
-        is_ordinary = word in _NO_OPENINGS or (self.is_english and _is_english(core))
+        is_ordinary = self._is_ordinary(core, word, is_shouted=sentence.is_shouted)
         if self.foreign:
             is_verb = word not in self.title_words
         elif self.language is not None:
             is_label = is_label or sentence.is_label(start)
             is_close = sentence.kinds[start] in "NB"
-            opener = self.language.is_opener(word, following if is_close else "", self.small)
+            second = sentence.cores[start + 2] if start + 2 < len(sentence.cores) else ""
+            opener = self.language.is_opener(word, following if is_close else "", second, self.small)
             is_verb = opener and word not in self.title_words
         else:
-            is_verb = following in _BEHIND_PARTICIPLES and (
-                _PARTICIPLE.fullmatch(word) is not None
-                or (word, following) == ("nice", "to")
-                or not _VERBS.isdisjoint(list_stems(word))
+            is_participle = _PARTICIPLE.fullmatch(word) is not None
+            is_verb = (
+                (is_participle and following[:1].isdecimal())
+                or following in _BEHIND_PARTICIPLES
+                and (is_participle or (word, following) == ("nice", "to") or not _VERBS.isdisjoint(list_stems(word)))
             )
         is_alone = (
             sentence.form is Form.PROSE
@@ -355,7 +305,17 @@ class _Passage:
         is_meant = 4 * self._meant[word] > self._openings[word] if word in IMPERATIVES else word in self._meant
         return (is_label or is_verb or is_kind or is_alone or is_ordinary) and not is_meant
 
-    def _german_name(self, sentence: _Encoded, start: int, cores: list[str]) -> list[str]:
+    def _is_ordinary(self, core: str, word: str, *, is_shouted: bool) -> bool:
+        """Return True for a word that says nothing by its capital letter: in code, the plural of an English one too."""
+        if word in _NO_OPENINGS or (self.is_code and self._is_of_comments(core, word)):
+            return True
+        return self.is_english and (_is_english(core) or (is_shouted and word in ENGLISH_WORDS))
+
+    @staticmethod
+    def _is_of_comments(core: str, word: str) -> bool:
+        return word in HEADING_WORDS or _is_english(core.removesuffix("s"))
+
+    def _german_name(self, sentence: EncodedSentence, start: int, cores: list[str]) -> list[str]:
         """Return the part of a run of capitalized German words that is a name."""
         name = list(german.strip_class_noun(cores))
         if len(cores) > 1 and german.is_determined(sentence.cores_with_gaps, start):  # "ein Neustart von Kafka"
@@ -381,7 +341,7 @@ class _Passage:
             sentence.cores[place].lower()
             for sentence in self.sentences
             for place, kind in enumerate(sentence.kinds)
-            if kind in _CAPITALISED and german.is_determined(sentence.cores_with_gaps, place)
+            if kind in CAPITALISED and german.is_determined(sentence.cores_with_gaps, place)
         }
 
     @cached_property
@@ -403,7 +363,7 @@ class _Passage:
             for sentence in self.sentences
             if sentence.form is Form.PROSE
             for place, kind in enumerate(sentence.kinds)
-            if kind in _CAPITALISED and not sentence.is_opening(place)
+            if kind in CAPITALISED and not sentence.is_opening(place)
             if not (sentence.cores[place].isupper() and sentence.cores[place].lower() in ENGLISH_WORDS)  # it is shouted
         )
 
@@ -414,14 +374,16 @@ class _Passage:
             sentence.cores[place].lower()
             for sentence in self.sentences
             for place, kind in enumerate(sentence.kinds)
-            if kind in _CAPITALISED and sentence.is_opening(place)
+            if kind in CAPITALISED and sentence.is_opening(place)
         )
 
     @cached_property
     def is_formal(self) -> bool:
-        """True if more than one word of 16 is a single large letter, or "=" and the like, as in proofs."""
+        """True if more than a word of 16 is a single large letter, or "=" and the like; of 40 if two are of these."""
         words = [word for sentence in self.sentences for word in sentence.words]
-        return sum(map(is_sign, words)) * 16 > len(words)
+        signs = list(filter(is_sign, words))
+        has_relations = sum(not any(map(str.isalpha, sign)) for sign in signs) > 1
+        return len(signs) * (40 if has_relations else 16) > len(words)
 
     @cached_property
     def _recurring_quotations(self) -> Collection[str]:
@@ -437,7 +399,7 @@ class _Passage:
             for kind, core in zip(sentence.kinds, sentence.cores, strict=True)
             if kind == "h"
         )
-        known.update(match[1] for match in _SPEAKER.finditer(self.text) if match[1].islower())
+        known.update(find_speakers(self.text))
         if not known and not hyphens:
             return
         is_technical = any(sentence.form is Form.CODE or "T" in sentence.kinds for sentence in self.sentences)
@@ -458,29 +420,12 @@ class _Passage:
                     if kind == "T" and core.islower() and core not in _ORDINARY and is_code(word):
                         yield core
             if sentence.form is Form.HEADING and len(sentence.words) == 1 and sentence.cores[0].islower():
-                yield from {sentence.cores[0]} - _NO_OPENINGS
-        yield from self._packages()
-
-    def _packages(self) -> Iterator[str]:
-        """Packages that the passage installs or imports, or calls so."""
-        if not _INSTALLING.isdisjoint(self.small):
-            yield from (match[1] for match in _INSTALLED.finditer(self.text))
-        if "import" in self.text and any(sentence.form is Form.CODE for sentence in self.sentences):
-            yield from (match[match.lastindex or 0] for match in _IMPORTED.finditer(self.text))
-        if ("package" in self.text or "library" in self.text) and _PACKAGE_MANAGER.search(self.text):
+                yield from {sentence.cores[0]} - (_NO_OPENINGS if sentence.level else _NO_OPENINGS | ENGLISH_WORDS)
+        has_code = any(sentence.form is Form.CODE for sentence in self.sentences)
+        packages = find_packages(self.text, self.small, has_code=has_code)
+        if packages:
             counts = Counter(core for sentence in self.sentences for core in sentence.cores)
-            for match in _PACKAGE.finditer(self.text):
-                word = match[match.lastindex or 0]
-                if word not in _ORDINARY and counts[word] > 1:
-                    yield word
-
-
-def _divide_at_gaps(text: str, sentence: _Encoded, places: Sequence[tuple[int, int]]) -> None:
-    """Let a gap inside a line divide names: columns stand beside each other there, or the ends of a running head."""
-    for number, (left, right) in enumerate(pairwise(places)):
-        between = text[left[1] : right[0]]
-        if between.startswith(_GAP) and between.isspace() and "\n" not in between:
-            sentence.kinds[number] = _CLOSED.get(sentence.kinds[number], sentence.kinds[number])
+            yield from (word for word, is_sure in packages if is_sure or (word not in _ORDINARY and counts[word] > 1))
 
 
 def _is_english(core: str) -> bool:
@@ -489,7 +434,12 @@ def _is_english(core: str) -> bool:
     return not core.isupper() and (word in ENGLISH_WORDS or ("-" in word and ENGLISH_WORDS.issuperset(word.split("-"))))
 
 
-def _divide_at(sentence: _Encoded, dividers: Collection[str]) -> None:
+def _is_demonym(core: str, word: str) -> bool:
+    """Return True for an adjective of a nation or faith with a small word in front ("non-Hispanic")."""
+    return core[0].islower() and word.rpartition("-")[2] in DEMONYMS
+
+
+def _divide_at(sentence: EncodedSentence, dividers: Collection[str]) -> None:
     """Let small words divide names that they would join elsewhere ("a Torino da Giovanni Agnelli")."""
     for place, core in enumerate(sentence.cores):
         if core in dividers:

@@ -126,8 +126,8 @@ COMMON_WORDS = frozenset(
 DEMONYMS = frozenset(
     "african american arab argentine asian australian austrian belgian brazilian british buddhist bulgarian"
     " canadian catholic chilean chinese christian colombian croatian cuban czech danish democratic dutch"
-    " egyptian english ethiopian european filipino finnish french german greek hindu hungarian icelandic"
-    " indian indonesian iranian iraqi irish islamic israeli italian japanese jewish kenyan korean latin"
+    " egyptian english ethiopian european filipino finnish french german greek hindu hispanic hungarian icelandic"
+    " indian indonesian iranian iraqi irish islamic israeli italian japanese jewish kenyan korean latin latino"
     " malaysian mexican muslim nigerian norwegian pakistani persian peruvian polish portuguese protestant"
     " republican roman romanian russian scottish serbian soviet spanish swedish swiss thai turkish ukrainian"
     " vietnamese welsh".split()

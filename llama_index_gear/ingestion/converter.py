@@ -45,7 +45,7 @@ _MARKUP = {
     ".rst": "text/prs.fallenstein.rst",
     ".tex": "application/x-latex",
 }
-_TEXTS = {".ipynb", *HTML, *_MARKUP}
+_TEXTS = {*HTML, *_MARKUP}
 _MAILBOX = ".mbox"
 _OTHERS = set(
     ".doc .docm .docx .dotm .dotx .odt .pages .rtf .wpd .hwp .hwpx .odp .key .pot .potx .pps .ppsx .ppt .pptm .pptx"
@@ -64,6 +64,8 @@ _LOCAL_LINK = re.compile(
     r"\[\\?\[\w{1,4}\\?\]\]\(#[^()\s]*\)|\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n]*\")?\)"
 )
 """Matches a link from one page of a site to another: its text names the page, and its file is no name."""
+_TERM = re.compile(rb"(?i)<d[td]\b[^<>]*>([^<]*+(?:<(?!/?d[tdl]\b)[^<]*+)*+)</d[td]\s*>")
+"""Matches a term or its description: each is a block, and would be a line of one paragraph."""
 _DEEP = 10**6
 """HTML that nests deeper ends the process, and so is named; by default text below 63 elements would be lost."""
 _TYPES = {**_MARKUP, ".epub": "application/epub+zip"}
@@ -200,6 +202,8 @@ def _convert(data: bytes, name: str, ending: str) -> tuple[str, list[str]]:
     xberg = importlib.import_module("xberg")
     if ending in HTML and b"\0" not in data and not _PAGE.search(data):
         data = b"<html><body>%b</body></html>" % data
+    if ending in HTML:
+        data = _TERM.sub(rb"<div>\1</div>", data)
     source = xberg.ExtractInput(kind="bytes", bytes=data, filename=name, mime_type=_TYPES.get(ending))
     try:
         found = asyncio.run(xberg.extract(source, _make_settings(ending in _BY_PAGE)))
@@ -238,7 +242,6 @@ def _make_settings(by_page: bool) -> Any:
         disable_ocr=True,
         escape_markdown=False,
         max_archive_depth=0,
-        jupyter_cell_rendering="source",
         concurrency=xberg.ConcurrencyConfig(max_threads=1),
         pages=xberg.PageConfig(extract_pages=True) if by_page else None,
         html_options=xberg.ConversionOptions(
@@ -345,7 +348,8 @@ def _clean_office(text: str) -> str:
     return _RAISED.sub(lambda match: match[1] or "", _PICTURE.sub("", text))
 
 
-def _clean_links(text: str) -> str:
+def clean_links(text: str) -> str:
+    """Return a text with the words alone of links from one page of a site to another."""
     return sub_prose(_LOCAL_LINK, lambda match: match[1] or "", text)
 
 
@@ -381,7 +385,7 @@ _PREPARE: dict[str, Callable[[str], str]] = {
 }
 _CLEAN: dict[str, Callable[[str], str]] = {
     **dict.fromkeys((".eml", ".msg"), clean_letter),
-    **dict.fromkeys((".ipynb", *HTML), _clean_links),
+    **dict.fromkeys(HTML, clean_links),
     **dict.fromkeys(_OFFICE, _clean_office),
     **dict.fromkeys(_SLIDES, _clean_slides),
     "application/x-latex": clean_tex,

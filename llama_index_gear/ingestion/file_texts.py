@@ -9,10 +9,12 @@ from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.extraction.lines import hide
 from llama_index_gear.ingestion.converter import CONVERTED, convert
 from llama_index_gear.ingestion.emails import PlainText, read_plain_letter
+from llama_index_gear.ingestion.notebooks import NOTEBOOK, read_notebook
 from llama_index_gear.ingestion.records_of_json import JSON, read_json
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.ingestion.tables import TABLES, read_table, write_rows
 from llama_index_gear.ingestion.tex import read_bibliography
+from llama_index_gear.ingestion.typst import TYPST, Typst, read_typst
 
 WIKI = {".mediawiki", ".wiki"}
 """Endings of files of MediaWiki's markup."""
@@ -133,7 +135,7 @@ _DRAWING = re.compile(
 )
 """Matches the heading above the words of a drawing of Excalidraw, and what it keeps behind them for itself."""
 _BIBLIOGRAPHY = ".bib"
-PARSED = frozenset({*CONVERTED, *JSON, *TABLES, _BIBLIOGRAPHY})
+PARSED = frozenset({*CONVERTED, *JSON, *TABLES, NOTEBOOK, TYPST, _BIBLIOGRAPHY})
 """Endings of the files that are no plain text."""
 
 
@@ -145,7 +147,7 @@ def read_plain_text(path: Path) -> PlainText:
         UnreadableFile: it is no regular file, or too large.
 
     """
-    source = _DATA.sub("data:", _read_source(path))
+    source = _read_source(path)
     plain = read_plain_letter(_DRAWING.sub("", source) if "\nexcalidraw-plugin:" in source else source)
     text = plain.text
     if path.suffix.lower() in SUBTITLES:
@@ -176,7 +178,11 @@ def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
         title, texts, titles = found.title, found.texts, found.titles
     else:
         title = ""
-        texts, titles = ([_read_table(path, ending)], []) if ending in TABLES else _read_records(path, ending)
+        if ending == TYPST:
+            title, text = _read_typst(path)
+            texts, titles = [text], []
+        else:
+            texts, titles = ([_read_table(path, ending)], []) if ending in TABLES else _read_records(path, ending)
     if sum(map(len, texts)) > MOST:
         raise UnreadableFile(f"has more than {MOST // 10**6} million characters of text: split it")
     if ending not in CONVERTED and (reason := explain_no_sentences("\n\n".join(texts))):
@@ -185,7 +191,7 @@ def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
 
 
 def _read_source(path: Path) -> str:
-    """Read a file of characters, unless its name or form says that no reader is meant."""
+    """Read a file of characters, without the pictures in it, unless its name or form says that no reader is meant."""
     try:
         text = read_file(path, MOST).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -194,12 +200,19 @@ def _read_source(path: Path) -> str:
         raise NoText("no UTF-8 text; if it is text, save it as UTF-8")
     if reason := explain_no_prose(path.name, text):
         raise NoText(reason)
-    return text
+    return _DATA.sub("data:", text)
 
 
 def _read_table(path: Path, ending: str) -> str:
     try:
         return read_table(_read_source(path), ending)
+    except ValueError as error:
+        raise UnreadableFile(str(error)) from error
+
+
+def _read_typst(path: Path) -> Typst:
+    try:
+        return read_typst(_read_source(path))
     except ValueError as error:
         raise UnreadableFile(str(error)) from error
 
@@ -210,6 +223,8 @@ def _read_records(path: Path, ending: str) -> tuple[list[str], list[str]]:
         entries = list(read_bibliography(source))
         return [said for _, said in entries] or [source], [title for title, _ in entries]
     try:
+        if ending == NOTEBOOK:
+            return [read_notebook(_read_source(path))], []
         records = read_json(_read_source(path), ending)
     except ValueError as error:
         raise UnreadableFile(str(error)) from error
@@ -225,6 +240,8 @@ _OF_TEX = re.compile(r"(?m)^[ \t]*\\(?:Provides\w+|NeedsTeXFormat|LoadClass)\b")
 """Matches a line of a class or a style of TeX."""
 _UNBROKEN = re.compile(r"[!-~]{160,}")
 """Matches a run of ASCII characters that no word or address is as long as."""
+_ENCODED = re.compile(r"(?m)(?:^[A-Za-z0-9+/]{60,76}\r?\n){3,}[A-Za-z0-9+/]{0,76}={0,2}|(?:^M[ -`]{60}\r?\n){3,}")
+"""Matches lines of base64, whose words would all be longer than any that people write, and of uuencode."""
 _MOST_UNBROKEN = 0.3
 """Share of a text in such runs, or in lines like those of minified code, at most."""
 _LONG_LINE = 400  # characters
@@ -248,6 +265,8 @@ def explain_no_prose(file: str, text: str) -> str:
         return "a source map"
     if text.startswith("%!PS"):
         return "a drawing or a print (PostScript): save it as PDF"
+    if name.lower().endswith(".edn"):
+        return "data of Clojure (EDN), which a program wrote"
     if name.lower().endswith((".sty", ".bst")) or (name.lower().endswith(".cls") and _OF_TEX.search(text)):
         return "a style of TeX, which is for programs"
     return ""
@@ -255,7 +274,7 @@ def explain_no_prose(file: str, text: str) -> str:
 
 def explain_no_sentences(text: str) -> str:
     """Return why a text, without its markup, is none for readers; "" if it is."""
-    unbroken = sum(len(run) for run in _UNBROKEN.findall(text))
+    unbroken = sum(len(run) for pattern in (_UNBROKEN, _ENCODED) for run in pattern.findall(text))
     crowded = sum(len(line) for line in text.split("\n") if _is_crowded(line))
     if max(unbroken, crowded) > _MOST_UNBROKEN * len(text):
         return "no running text: minified code, base64 or the like"

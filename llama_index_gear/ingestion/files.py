@@ -22,6 +22,7 @@ from llama_index_gear.characters import unify_spelling
 from llama_index_gear.errors import is_whole
 from llama_index_gear.ingestion.converter import CONVERTED, EXTRA, HTML, is_installed
 from llama_index_gear.ingestion.file_texts import MOST, PARSED, read_plain_text
+from llama_index_gear.ingestion.notebooks import MADE_MARKDOWN
 from llama_index_gear.ingestion.reading_process import SECONDS, ReadingProcess
 from llama_index_gear.ingestion.regular_files import NOTE, NoText, UnreadableFile, check_file, is_collection
 from llama_index_gear.ingestion.stated_links import LINKS, MESSAGE_ID, read_links
@@ -152,7 +153,7 @@ class FolderReader(BaseReader):
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
         title = find_title(name, texts[0] if texts else "", stated, shared)
-        kind: dict[str, Any] = dict(_MARKDOWN) if path.suffix.lower() in CONVERTED else {}
+        kind: dict[str, Any] = dict(_MARKDOWN) if path.suffix.lower() in MADE_MARKDOWN else {}
         try:
             kind |= read_links(path, texts[0] if texts else "")
         except OSError as error:

@@ -61,6 +61,9 @@ _ADDRESS = re.compile(
 """Matches an address, a channel or a person in a message of Slack."""
 _TAG = re.compile(r"(<(?:br|/?(?:p|div|li))\b[^<>]*>)|<[^<>]*>")
 _ID = re.compile(r"[A-Z0-9]{7,}")
+_CAMEL = re.compile("[a-z]{2,}[0-9]*(?:[A-Z][a-z0-9]+)+")
+"""Matches a key as programs write it: "mimeType", but neither "macOS" nor "JavaScript"."""
+_HUMP = re.compile("(?=[A-Z])")
 
 
 class Record(NamedTuple):
@@ -171,10 +174,11 @@ def _read_record(entry: Any) -> Record:
     if not isinstance(entry, dict):
         return Record("", "; ".join(value for _, value in _flatten(entry)))
     own = {str(key).casefold(): value for key, value in entry.items()}
+    names = {str(key).casefold(): _name_field(str(key)).casefold() for key in entry}
     key = next((key for key in _TITLES if _is_title(own.get(key))), "")
     bodies = {name: value for name, value in own.items() if name in _TEXTS and isinstance(value, str)}
-    rest = {name: value for name, value in own.items() if name != key and name not in bodies}
-    fields = "; ".join(f"{name}: {value}" for name, value in _flatten(rest))
+    rest = [(names[name], value) for name, value in own.items() if name != key and name not in bodies]
+    fields = "; ".join(f"{name}: {inner}" for field, value in rest for name, inner in _flatten(value, field))
     sentence = [f"{fields}." if fields[-1] not in ".!?" else fields] if fields else []
     title = " ".join(str(own[key]).split()) if key else ""
     return Record(title, "\n\n".join([*filter(str.strip, bodies.values()), *sentence]))
@@ -184,11 +188,16 @@ def _is_title(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value.strip()) <= _MAX_TITLE
 
 
+def _name_field(key: str) -> str:
+    """Return a key as words. One in capitals and small letters is no name that a text would have."""
+    return (_HUMP.sub(" ", key).lower() if _CAMEL.fullmatch(key) else key).replace("_", " ")
+
+
 def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Yield the fields of a value that say something, each with its path as words."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _flatten(inner, f"{name} {key}".strip().replace("_", " "))
+            yield from _flatten(inner, f"{name} {_name_field(str(key))}".strip())
     elif isinstance(value, list):
         plain = [str(inner) for inner in value if isinstance(inner, str | int | float) and str(inner).strip()]
         if plain:

@@ -16,6 +16,7 @@ from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index_gear.errors import is_whole
 from llama_index_gear.extraction.link_targets import fold
 from llama_index_gear.ingestion.converter import HTML
+from llama_index_gear.ingestion.notebooks import NOTEBOOK
 
 LINKS = "links"
 """Metadata key of a document's links, [words, target] each."""
@@ -23,7 +24,6 @@ MESSAGE_ID = "message_id"
 _ANCHOR = re.compile(
     r"<a\s(?:[^<>]{0,2000}?\s)?href\s*=\s*(?:\"([^\"<>]*)\"|'([^'<>]*)'|([^\s\"'<>]+))[^<>]*>", re.IGNORECASE
 )
-_NOTEBOOK = ".ipynb"
 _LOCAL_LINK = re.compile(r"(?<!!)\[([^\[\]\\\"]{1,200})\]\((?![a-z]+:|#)([^()\s\"\\]{1,300})\)")
 """Matches a link of Markdown in a string of JSON."""
 _TAG = re.compile(r"<[^<>]*>")
@@ -45,8 +45,8 @@ def read_links(path: Path, text: str) -> dict[str, Any]:
 
     """
     ending = path.suffix.lower()
-    if ending in HTML or ending == _NOTEBOOK:
-        read = _read_cells if ending == _NOTEBOOK else _read_anchors
+    if ending in HTML or ending == NOTEBOOK:
+        read = _read_cells if ending == NOTEBOOK else _read_anchors
         links = read(path.read_bytes().decode("utf-8", "replace"), text)
         return {LINKS: links} if links else {}
     if ending == ".eml":

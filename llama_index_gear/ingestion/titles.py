@@ -12,7 +12,8 @@ from pathlib import PurePosixPath
 
 from llama_index_gear.extraction.blocks import MARKDOWN
 from llama_index_gear.extraction.lines import FRONT_MATTER
-from llama_index_gear.ingestion.converter import CONVERTED, HTML
+from llama_index_gear.ingestion.converter import HTML
+from llama_index_gear.ingestion.notebooks import MADE_MARKDOWN
 
 _PROSE = {"", ".text", ".txt", *(f".{number}" for number in range(1, 10))}  # texts, and pages of manuals
 """Endings, beside those of what is or becomes Markdown, of files with a title. Code keeps its file's name."""
@@ -28,6 +29,7 @@ _GENERIC = frozenset(
 _SMALL = frozenset("a an and as at but by for from in of on or the to und der die das des vs with".split())
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}#[ \t]+(.+?)[ \t]*#*[ \t]*")
+_BOLD = re.compile(r"\s*(\*\*|__)(?![\s*_])([^\n]{1,200}?)\1[ \t]*(?:\n|\Z)")
 _STATED = re.compile(
     r"\A(?:(?://|:|\.\.|\[)[^\n]*\n|\s)*(?:"
     r"= (?P<asciidoc>\S[^\n]*)"
@@ -118,7 +120,7 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
     ending, stem = path.suffix.lower(), path.stem.strip()
     if exported := _EXPORTED.fullmatch(stem):
         path, stem = path.with_stem(exported[1]), exported[1]
-    if stem and (_is_name(stem) or (not stated and ending not in MARKDOWN | CONVERTED | _PROSE)):
+    if stem and (_is_name(stem) or (not stated and ending not in MARKDOWN | MADE_MARKDOWN | _PROSE)):
         return stem
     stated = "".join(mark for mark in stated if mark.isspace() or unicodedata.category(mark) != "Cc")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -128,7 +130,7 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
         stated, heading = stated or front, _find_heading(text)
     elif ending in HTML:
         stated = _choose_of_page(stated, _find_heading(text), shared)
-    elif ending in CONVERTED:
+    elif ending in MADE_MARKDOWN:
         is_of_file = ending == ".pdf" and _OF_A_FILE.fullmatch(stated.strip())
         stated, heading = "" if is_of_file or _OF_A_PROGRAM.search(stated) else stated, _find_heading(text)
     else:
@@ -209,17 +211,23 @@ def _read_front_matter(text: str) -> tuple[str, str]:
 
 
 def _find_heading(text: str) -> str:
-    """Return the first heading of the first level; code in fences has none."""
-    fence = ""
+    """Return the first heading of the first level; code in fences has none.
+
+    If there are more of them, they are sections, and a line in bold above all is the title.
+    """
+    fence, headings = "", list[str]()
     lines = _HTML_HEADING.sub(lambda match: f"\n# {' '.join(match[1].split())}\n", text).splitlines()
     for line, following in pairwise([*lines, ""]):
         if opened := _FENCE.match(line):
             fence = "" if fence and opened[1].startswith(fence) else fence or opened[1]
         elif not fence and len(line) <= _MAX_LINE and (heading := _HEADING.fullmatch(line)):
-            return heading[1]
+            headings.append(heading[1])
         elif not fence and line.strip() and re.fullmatch(r" {0,3}={3,}\s*", following):
-            return line.strip()
-    return ""
+            headings.append(line.strip())
+        if len(headings) > 1:
+            break
+    bold = _BOLD.match(text) if len(headings) > 1 else None
+    return bold[2] if bold else headings[0] if headings else ""
 
 
 def _choose_of_page(title: str, heading: str, shared: Container[str]) -> str:

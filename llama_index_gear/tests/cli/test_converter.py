@@ -468,7 +468,7 @@ def test_a_book_is_read_as_one_whatever_stands_first_in_it(read: Callable[..., A
 
 def test_marks_of_footnotes_are_left_out_escaped_or_not() -> None:
     text = "Nora[[1]](#n) and[\\[2\\]](#n) [Hall](#hall) [[long]](#n)."
-    assert converter._clean_links(text) == "Nora and Hall ."
+    assert converter.clean_links(text) == "Nora and Hall ."
 
 
 @needs_converter
@@ -572,3 +572,13 @@ def test_without_the_converter_each_file_says_what_it_needs(tmp_path: Path, monk
     ]
     assert set(reader.skipped) == {"a.html", "a.rst", "a.pdf", "a.docx", "a.eml"}
     assert set(reader.skipped.values()) == {"needs: pip install 'llama-index-gear[files]'"}
+
+
+@needs_converter
+def test_a_term_of_html_is_a_block_and_one_without_an_end_is_read(read: Callable[..., Any]) -> None:
+    page = "<h1>Yard</h1><dl><dt>AMPERSAND (&amp;)</dt><dd>Switch to the <b>state</b>.</dd><dt>Crane</dt><dd>Tall.</dd>"
+    ((_, text),) = read("terms.html", f"{page}</dl>")
+    assert text.split("\n\n")[1:] == ["AMPERSAND (&)", "Switch to the **state**.", "Crane", "Tall."]
+    unclosed = "".join(f"<DT><A HREF='https://x.example/{number}'>Crane {number}</A>\n" for number in range(500))
+    found = read("bookmarks.html", f"<h1>Marks</h1><DL><p>{unclosed}</DL>")
+    assert "Crane 499" in found[-1][1] or "Crane 499" in found[0][1]

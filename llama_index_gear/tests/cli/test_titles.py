@@ -50,6 +50,8 @@ def test_a_name_stays_as_it_is(stem: str, ending: str) -> None:
         ("osprey-sensor.md", "---\nlayout: x\ntitle: 'Osprey: the sensor'\n---\n# Other\n", "Osprey: the sensor"),
         ("osprey-sensor.md", "# Overview\n\nText.", "Osprey Sensor"),
         ("osprey-sensor.md", "## 3.0.0\n\nText.", "Osprey Sensor"),
+        ("03_osprey.ipynb", "**Chapter 3 – The Osprey**\n\n# Setup\n\n# Sensors\n", "Chapter 3 – The Osprey"),
+        ("03_osprey.md", "**Status: a draft**\n\n# The Osprey\n\n## Sensors\n", "The Osprey"),
         ("index.html", "# Max Born\n\nText.", "Max Born"),
         ("doc.txt", "Max Born\n\nHe was a physicist.", "Max Born"),
         ("doc.txt", "Max Born\n--------\nHe was a physicist.", "Max Born"),

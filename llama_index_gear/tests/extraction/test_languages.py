@@ -148,7 +148,6 @@ def test_a_letter_s_lines_are_sentences() -> None:
         (header, "sarah@hellmann.com"),
         ("To: procurement@acme.io", "procurement@acme.io"),
         ("Cc: Bob", "Bob"),
-        ("Date: Tue, 14 May 2024 09:12:33 +0200", "May 2024"),
         ("Hi Tom,", "Tom"),
         (clause, "Legal"),
         ("Could you send it to Maria, please?", "Maria"),

@@ -55,6 +55,7 @@ def test_a_line_that_is_no_json_is_named_and_another_dialect_stays(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
+        ("config.edn", '{:name "Nora Blum" :point [1 2]}', "EDN"),
         ("report.txt", "{\\rtf1\\ansi Nora Blum}", "RTF"),
         ("yard.svg", "<svg><text>Nora Blum</text></svg>", "SVG"),
         ("crane.1", '.\\" Nora Blum\n.TH CRANE 1\n.SH NAME\ncrane', "roff"),
@@ -214,3 +215,39 @@ def test_a_record_with_more_than_a_message_has_keeps_all_of_it(fields: dict[str,
 def test_a_title_stays_where_other_records_have_none() -> None:
     records = [{"name": "Nora Blum", "office": "Bremen"}, {"office": "Hamburg"}]
     assert read_json(json.dumps(records), ".json") == [Record("", "Nora Blum: office: Bremen.\n\n\noffice: Hamburg.")]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"mimeType": "text/plain", "endOffset": 5}, "mime type: text/plain; end offset: 5."),
+        ({"part": {"lineNumber": 7, "isLast": True}}, "part line number: 7; part is last: True."),
+        ({"offices": {"Berlin": {"chiefName": "Ada"}, "macOS": 1, "eBay": 2}},
+         "offices Berlin chief name: Ada; offices macOS: 1; offices eBay: 2."),
+        ({"end_offset": 1, "endOffset": 2}, "end offset: 1; end offset: 2."),
+    ],
+)  # fmt: skip
+def test_keys_are_written_as_words(value: object, said: str) -> None:
+    assert read_json(json.dumps(value), ".json") == [Record("", said)]
+
+
+BASE64 = "\n".join(["/9j/4AAQSkZJRgABAQEASABIAAD4gxYSUNDX1BST0ZJTEUAAQEAAAxITGlub"] * 9)
+UUENCODED = "begin 644 photo.jpg\n" + "M_]C_X  02D9)1@ ! 0$ 2 !(  #_X@Q824-#7U!23T9)3$4  0$   Q(3&EN\n" * 9 + "`\nend\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("photo.b64", BASE64),
+        ("key.pem", f"-----BEGIN CERTIFICATE-----\n{BASE64}\n-----END CERTIFICATE-----\n"),
+        ("photo.uu", UUENCODED),
+        ("letter.txt", f"Here it is, Nora.\r\n\r\n{BASE64}".replace("\n", "\r\n")),
+    ],
+)
+def test_what_is_encoded_in_lines_is_no_text(tmp_path: Path, name: str, text: str) -> None:
+    assert "base64" in read(tmp_path, name, text)[1][name]
+
+
+def test_a_text_with_a_key_in_it_is_read(tmp_path: Path) -> None:
+    text = f"{BASE64}\n\n{'Nora Blum built the crane in Bremen. ' * 60}"
+    assert read(tmp_path, "a.txt", text)[0][0][1] == text
