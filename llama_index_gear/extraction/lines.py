@@ -75,6 +75,8 @@ _STATEMENT = re.compile(
 _PLAIN_WORD = re.compile(r"\W*[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:!?)\]\"'”’]*")
 _PLAIN_SHARE = 0.7
 """Share of a line's words that have letters alone, if it is prose."""
+_OF_COMMAND = re.compile("--?[^\\W\\d_]")
+"""Matches an option of a command."""
 _LEAST_CODE = 3
 _CODE_SHARE = 0.7
 """Lines of a passage without fences, at least, and the share of them that must be statements, if all of it is code."""
@@ -213,7 +215,7 @@ def _is_inside_code(lines: Iterable[str]) -> bool:
 def _is_statement(line: str) -> bool:
     """Return True for a line of a shell or a program: it has options, or ends as code does."""
     content = _WHOLE.sub("x", line)
-    words = [word for word in content.split() if word[0] != "-"]
+    words = [word for word in content.split() if not _OF_COMMAND.match(word)]
     is_marked = len(words) < len(content.split()) or content[-1] in ";{}"
     return is_marked and not _KEY.match(content) and sum(map(_is_plain, words)) < _PLAIN_SHARE * len(content.split())
 
