@@ -278,12 +278,20 @@ class Pool:
             self._shares[words] = math.fsum(self.question_weights[word] for word in words)
         return self._shares[words]
 
+    def weigh_new(self, place: int, other: int) -> float:
+        """Return the share of the question (`weigh`) that a passage has and another one lacks."""
+        return self.weigh(self._find_asked(place) - self._find_asked(other))
+
+    def _find_asked(self, place: int) -> frozenset[int]:
+        """Return the question's words that a passage has."""
+        if place not in self._asked_words:
+            self._asked_words[place] = self._question_words.intersection(self.contents[place].words.tolist())
+        return self._asked_words[place]
+
     @cached_property
-    def asked_words(self) -> list[frozenset[int]]:
-        """For each passage, the question's words that it has."""
-        _, weights, _, _, asked = self.terms
-        numbers = self.terms.words[asked]
-        return [frozenset(numbers[has].tolist()) for has in weights[:, asked] > 0]
+    def _asked_words(self) -> dict[int, frozenset[int]]:
+        """Place of a passage → the question's words that it has, of those that were asked for."""
+        return {}
 
     @cached_property
     def question_weights(self) -> dict[int, float]:

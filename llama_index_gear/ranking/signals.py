@@ -405,17 +405,18 @@ class Company:
 
         There are none either, if neither end is among the first.
         """
-        found = {other for name in self._pool.names_of(entity_key(triple.object)) for other in about.get(name, ())}
-        pages = sorted(found, key=standing.__getitem__)
-        pages = [other for other in pages if not self._pool.are_of_one_document(place, other)]
-        return pages if pages and min(standing[place], standing[pages[0]]) <= _FOLLOWED else []
+        found = [about[name] for name in self._pool.names_of(entity_key(triple.object)) if name in about]
+        if min([standing[place], *(standing[pages[0]] for pages in found)]) > _FOLLOWED:
+            return []
+        pages = sorted({other for pages in found for other in pages}, key=standing.__getitem__)
+        return [other for other in pages if not self._pool.are_of_one_document(place, other)]
 
     def _note(self, found: list[Link | None], place: int, triple: Triple, ends: Sequence[tuple[int, int, int]]) -> None:
         """Note a link where it is the strongest: at ends whose other end stands, from 1, among the first."""
-        asked, said = self._pool.asked_words, self._pool.fact_coverage(triple) if ends else 0.0
+        said = self._pool.fact_coverage(triple) if ends else 0.0
         for end, other, number in ends:
             if number <= _FOLLOWED:
-                new = self._pool.weigh(asked[end] - asked[other])
+                new = self._pool.weigh_new(end, other)
                 strength = math.sqrt((said + new) / 2 + _LEAST_SAID) / math.sqrt(number)
                 strongest = found[end]
                 if strongest is None or strength > strongest.likeness:
