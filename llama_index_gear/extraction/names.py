@@ -351,7 +351,7 @@ class _Passage:
         for sentence in self.sentences:
             for match in _NAME.finditer("".join(sentence.kinds)):
                 run = german.strip_class_noun(sentence.cores[slice(*match.span())])
-                if len(run) > 1:
+                if len(run) > 1 and not all(map(is_variable, run[1:])):
                     parts.update(word.lower() for word in run if not german.is_common_noun(word))
         return parts - CALENDAR
 
