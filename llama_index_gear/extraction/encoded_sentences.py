@@ -27,6 +27,7 @@ _UNSEEN = dict.fromkeys(map(ord, "\xad\u200b\u2060\ufeff"))
 """Characters inside of words that nobody sees: soft hyphens, and places where a line may break or not."""
 _HOURS = frozenset(("AM", "PM"))
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
+_BEFORE_STRINGS = frozenset("\"'([{")
 _QUOTES = ('"', "'")
 _LEAST_SHOUTED = 4
 """Words in capitals, at least, of a sentence that is written in them."""
@@ -76,10 +77,11 @@ class EncodedSentence:
     def is_opening(self, place: int) -> bool:
         """Return True at the start of a sentence, cell or label, and behind a colon, a semicolon or a mark."""
         before = self.words[place - 1]
-        is_string = self.words[place].lstrip("([{").startswith(self.quotes)
-        if place <= self.first or place in self.bold or is_string or before[-1] in ":;|" or before in _PARTING:
+        if place <= self.first or place in self.bold or before[-1] in ":;|" or before in _PARTING:
             return True
         if self.ends_at(place - 1):
+            return True
+        if self.words[place][0] in _BEFORE_STRINGS and self.words[place].lstrip("([{").startswith(self.quotes):
             return True
         return before[0] + before[-1] == "[]" or (place == self.first + 1 and before[0] + before[-1] == "()")
 

@@ -223,10 +223,10 @@ class _Passage:
             return ""
         if cores and cores[0].lower() in sentence.list_choices(start):
             return ""
-        behind = "".join(sentence.words[end : end + 1])
+        behind = sentence.words[end] if end < len(sentence.words) else ""
         if all(core[1:] == "." for core in cores) and _SMALL_INITIAL.match(behind):
             return ""  # "O. B. d. A."
-        if self._is_place(cores, behind) or self._is_phrase(sentence, cores):
+        if cores and self._is_place(cores, behind) or self._is_phrase(sentence, cores):
             return ""
         name = " ".join(cores)
         is_whole = all(name.count(opening) == name.count(closing) for opening, closing in ("()", "[]", "{}"))
@@ -245,6 +245,8 @@ class _Passage:
 
     def _is_place(self, cores: Sequence[str], behind: str) -> bool:
         """Return True for a run that points to another place of a document: "Table 3", "Supplementary Figure 2.1"."""
+        if _PLACES.isdisjoint((cores[-1].lower(), cores[max(len(cores) - 2, 0)].lower())):
+            return False
         *kinds, last = [core.lower() for core in cores if not core.isdecimal()] or [""]
         if last not in _PLACES - self.title_words or (cores[-1].isdecimal() and len(kinds) + 2 < len(cores)):
             return False
@@ -280,7 +282,7 @@ class _Passage:
         is_label = sentence.words[start].rstrip("*_").endswith(":")
         if self.language is not None and word in self.function_words:
             return word not in self.title_words
-        is_ordinary = self._is_ordinary(core, word, is_shouted=sentence.is_shouted)
+        is_ordinary = self._is_ordinary(sentence, core, word)
         if self.foreign:
             is_verb = word not in self.title_words
         elif self.language is not None:
@@ -305,11 +307,13 @@ class _Passage:
         is_meant = 4 * self._meant[word] > self._openings[word] if word in IMPERATIVES else word in self._meant
         return (is_label or is_verb or is_kind or is_alone or is_ordinary) and not is_meant
 
-    def _is_ordinary(self, core: str, word: str, *, is_shouted: bool) -> bool:
+    def _is_ordinary(self, sentence: EncodedSentence, core: str, word: str) -> bool:
         """Return True for a word that says nothing by its capital letter: in code, the plural of an English one too."""
         if word in _NO_OPENINGS or (self.is_code and self._is_of_comments(core, word)):
             return True
-        return self.is_english and (_is_english(core) or (is_shouted and word in ENGLISH_WORDS))
+        return self.is_english and (
+            _is_english(core) or (core.isupper() and word in ENGLISH_WORDS and sentence.is_shouted)
+        )
 
     @staticmethod
     def _is_of_comments(core: str, word: str) -> bool:
@@ -351,7 +355,7 @@ class _Passage:
         for sentence in self.sentences:
             for match in _NAME.finditer("".join(sentence.kinds)):
                 run = german.strip_class_noun(sentence.cores[slice(*match.span())])
-                if len(run) > 1:
+                if len(run) > 1 and not all(map(is_variable, run[1:])):
                     parts.update(word.lower() for word in run if not german.is_common_noun(word))
         return parts - CALENDAR
 

@@ -240,8 +240,11 @@ _OF_TEX = re.compile(r"(?m)^[ \t]*\\(?:Provides\w+|NeedsTeXFormat|LoadClass)\b")
 """Matches a line of a class or a style of TeX."""
 _UNBROKEN = re.compile(r"[!-~]{160,}")
 """Matches a run of ASCII characters that no word or address is as long as."""
-_ENCODED = re.compile(r"(?m)(?:^[A-Za-z0-9+/]{60,76}\r?\n){3,}[A-Za-z0-9+/]{0,76}={0,2}|(?:^M[ -`]{60}\r?\n){3,}")
-"""Matches lines of base64, whose words would all be longer than any that people write, and of uuencode."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{60,76}\r?")
+_UUENCODED = re.compile(r"M[ -`]{60}\r?")
+"""Match a line of a file that is encoded. Words in lines of base64 would be longer than any that people write."""
+_ENCODED_LENGTHS = range(60, 79)
+_LEAST_ENCODED = 3  # lines
 _MOST_UNBROKEN = 0.3
 """Share of a text in such runs, or in lines like those of minified code, at most."""
 _LONG_LINE = 400  # characters
@@ -274,11 +277,18 @@ def explain_no_prose(file: str, text: str) -> str:
 
 def explain_no_sentences(text: str) -> str:
     """Return why a text, without its markup, is none for readers; "" if it is."""
-    unbroken = sum(len(run) for pattern in (_UNBROKEN, _ENCODED) for run in pattern.findall(text))
-    crowded = sum(len(line) for line in text.split("\n") if _is_crowded(line))
+    lines = text.split("\n")
+    unbroken = sum(len(run) for run in _UNBROKEN.findall(text))
+    crowded = sum(len(line) for line in lines if _is_crowded(line))
+    encoded = [len(line) for line in lines if len(line) in _ENCODED_LENGTHS and _is_encoded(line)]
+    unbroken += sum(encoded) if len(encoded) >= _LEAST_ENCODED else 0
     if max(unbroken, crowded) > _MOST_UNBROKEN * len(text):
         return "no running text: minified code, base64 or the like"
     return ""
+
+
+def _is_encoded(line: str) -> bool:
+    return (" " not in line and _BASE64.fullmatch(line) is not None) or _UUENCODED.fullmatch(line) is not None
 
 
 def _is_crowded(line: str) -> bool:

@@ -97,6 +97,7 @@ def test_words_of_a_cell_that_the_passage_writes_small_are_no_name() -> None:
     "text",
     [
         "Die Seite zeigt es. Ein topologischer Raum X heißt offen, wenn die Mannigfaltigkeit M es ist.",
+        "Die hyperbolische Ebene H ist offen. Es gibt genau eine euklidische Ebene, wie man sagt.",
         "Es ist so. O. B. d. A. sei die Gerade offen, wie man sagt, und das ist nicht schwer.",
         "In R3 gilt = und auch = so, wenn der Punkt in R3 liegt, was in S1 der Fall ist, und Q 2 X.",
     ],
