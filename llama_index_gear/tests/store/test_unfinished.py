@@ -262,8 +262,7 @@ def test_where_no_other_process_writes_one_triple_of_each_passage_is_marked(tmp_
     """The engine stores a triple once more to take its mark off."""
     marked: dict[bool, list[str]] = {}
     for is_alone in (False, True):
-        client = EdgeClient(tmp_path) if is_alone else QdrantClient(":memory:")
-        store = GeARVectorStore(client=client, embed_model=EMBED) if is_alone else make_process(client, EMBED)
+        store = open_store(tmp_path) if is_alone else make_process(QdrantClient(":memory:"), EMBED)
         flow = store._writes.add_flow(NEW)
         batch = next(flow)
         while not list_marked(store):
