@@ -255,8 +255,8 @@ def _find_error(body: Any) -> ModelServerError | None:
     names = ("message", "msg", "status_msg", "error_msg", "error_message", "faultstring")
     told = [error] if isinstance(error, str) else [_get(error, name) for name in names]
     message = next(filter(None, told), None) or f"the answer has no reply: {_write(error):.300}"
-    names = ("code", "status", "type", "status_code", "error_code")
-    kinds = [str(kind) for name in names if (kind := _get(error, name) or _get(body, name))]
+    of_kinds = ("code", "status", "type", "status_code", "error_code")
+    kinds = [str(kind) for name in of_kinds if (kind := _get(error, name) or _get(body, name))]
     number = next((int(kind) for kind in kinds if re.fullmatch(r"[45]\d\d", kind)), None)
     status = number or _find_status(" ".join([*kinds, str(message)]))
     code = "".join(f"; {kind}" for kind in kinds if not kind.isdigit())

@@ -211,7 +211,7 @@ def _spread(slots: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
 
 def _read_named_slots(value: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Return the slots of a `{"subject": …}`, `{"head": …}` or `{"source": …}`; None if the object is no triple."""
-    lowered = {_to_role(key): entry for key, entry in reversed(value.items())}
+    lowered = {_to_role(key): entry for key, entry in reversed(list(value.items()))}
     lowered.update({key.lower(): entry for key, entry in value.items()})
     link = next((link for link in _LINKS if link in lowered), "")
     for first, last in _ENDS:
