@@ -167,7 +167,7 @@ def classify_word(word: str) -> tuple[str, str]:
     while end > start and not word[end - 1].isalnum() and unicodedata.category(word[end - 1])[0] != "M":
         end -= 1
     core = word[start:end]
-    opens, closes = start > 0, end < len(word) or word[0] == "#"  # a tag of notes stands alone
+    opens, closes = start > 0, end < len(word) or word.startswith("#")  # a tag of notes stands alone
     if core.isdecimal():
         return "-" if opens else "D" if closes else "d", core
     is_command = word[start - 1 : start] == "\\"  # of TeX

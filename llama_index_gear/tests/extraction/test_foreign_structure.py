@@ -47,6 +47,11 @@ def test_structure_ends_names(text: str, names: set[str] | None) -> None:
         assert not found & {"Booking", "Portal", "Blum Bremen", "Network Working Hall N. Blum"}
 
 
+def test_a_word_of_marks_that_show_nothing_is_no_word() -> None:
+    text = "The arc stands at 27.46 \ufeff / \ufeff 153.04 in Bremen \u200b\u2060 and \u3164 Visby."
+    assert {"Bremen", "Visby"} <= find(text)["Yard"]
+
+
 def test_what_is_left_of_a_version_is_no_subject() -> None:
     text = "## [1.2.0] - 2024-05-01\n\nNora Blum joins.\n\n[1.2.0]: https://x.example/1\n"
     assert set(find(text, **MARKDOWN)) == {"Yard"}
