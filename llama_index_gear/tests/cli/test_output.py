@@ -103,7 +103,7 @@ def evil(tmp_path: Path) -> Path:
     folder.mkdir()
     name = EVIL.replace("/", "")
     (folder / f"Max{name}Born.txt").write_text(f"Max Born advised Robert{EVIL} Oppenheimer in Basel. Ann Lee met Bob.")
-    (folder / f"p{name}.md").write_text(f"# Robert{EVIL} Oppenheimer\n\nRobert Oppenheimer{EVIL} led Los Alamos.")
+    (folder / f"p{name}.md").write_text(f"# Robert{EVIL} Oppenheimer\n\nRobert Oppenheimer{EVIL} met Ann Lee in Basel.")
     (folder / f"t{name}.csv").write_text(f'name,office\n"Ada{EVIL},Berlin\nAnn,Basel\n')
     (folder / f"b{name}.txt").write_bytes(b"\xff\x00")
     return folder
