@@ -294,7 +294,7 @@ class _Passage:
         else:
             is_participle = _PARTICIPLE.fullmatch(word) is not None
             is_verb = (
-                (is_participle and following[:1].isdecimal())
+                (is_participle and following[:1].isdecimal() and not ENGLISH_WORDS.isdisjoint(_list_bases(word)))
                 or following in _BEHIND_PARTICIPLES
                 and (is_participle or (word, following) == ("nice", "to") or not _VERBS.isdisjoint(list_stems(word)))
             )
@@ -441,6 +441,12 @@ def _is_english(core: str) -> bool:
 def _is_demonym(core: str, word: str) -> bool:
     """Return True for an adjective of a nation or faith with a small word in front ("non-Hispanic")."""
     return core[0].islower() and word.rpartition("-")[2] in DEMONYMS
+
+
+def _list_bases(participle: str) -> list[str]:
+    """Return the verbs that a word may be a participle of ("archived", "planning")."""
+    stem = participle.removesuffix("ed").removesuffix("ing")
+    return [stem, f"{stem}e", *([stem[:-1]] if stem[-1:] == stem[-2:-1] else [])]
 
 
 def _divide_at(sentence: EncodedSentence, dividers: Collection[str]) -> None:

@@ -36,6 +36,7 @@ def names(text: str, file: str = "a.md", title: str = "Yard") -> list[str]:
         # an imperative or adverb, an article, and a name
         ("Set the DOCTYPE of it. Historically the Tor Project did.", ["DOCTYPE", "Tor Project"]),
         # a participle with a date behind it
+        ("Paul Kern won in 2004. Beijing (2008) was lost. Alfred 1990 ended.", ["Paul Kern", "Beijing", "Alfred 1990"]),
         ("Paul Kern said it. Archived 2013-05-13 at Bremen. Retrieved 12.5.2020.", ["Paul Kern", "Bremen"]),
         # in brackets, as the text writes it elsewhere
         ("In a mandatory part: a part (Mandatory, short) at Bremen, the mandatory one.", ["Bremen"]),
