@@ -88,6 +88,18 @@ def test_prose_with_a_command_in_it_is_prose() -> None:
     assert names(text) == ["Nora Blum", "Paul Kern", "Bremen"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("-Nora Blum arrived", "-Paul Kern left", "-Ida Falk stayed"), ["Nora Blum", "Paul Kern", "Ida Falk"]),
+        (("Blum, N. (1999);", "Falk, I. (2003);", "Kern, P. 2001;"), ["Blum", "Falk", "Kern"]),
+    ],
+)
+def test_entries_of_a_list_are_prose(lines: tuple[str, ...], expected: list[str]) -> None:
+    found = " ".join(names("\n".join(lines)))
+    assert all(name in found for name in expected)
+
+
 def test_words_of_a_cell_that_the_passage_writes_small_are_no_name() -> None:
     rows = "| a | Purpose and Use Cases | What are the use cases? |\n| b | Golden Gate | Why golden? |\n"
     assert names(f"| k | l | m |\n|---|---|---|\n{rows}") == ["Golden Gate"]
