@@ -111,7 +111,7 @@ def _read_code(source: str, place: int) -> tuple[str, int]:
         return _read_code(source, space.end() - 1)
     if first in _BLOCKS or first == "show":
         return _read_expression(source, end, has_block=first in _BLOCKS)
-    parts = []
+    parts: list[str] = []
     while source[end : end + 1] in ("(", "[") or (parts and _FIELD.match(source, end)):
         if field := _FIELD.match(source, end):
             shown, end = "", field.end()

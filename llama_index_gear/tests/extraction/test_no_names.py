@@ -1,4 +1,4 @@
-"""What has a capital letter, a mark or a place of its own for another reason than to be a name."""
+"""Words with a capital letter, a mark or a place of their own for another reason than to be a name."""
 
 from __future__ import annotations
 
