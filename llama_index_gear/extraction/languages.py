@@ -66,7 +66,7 @@ _ADVERBS = ("mente", "ment")
 _THAT = frozenset(("que", "che"))
 """A function word of each of these four languages, and of no other."""
 _OF = frozenset(("de", "di"))
-"""What joins two nouns in these: in front of a small one, what opens a sentence is common ("Definición de red")."""
+"""Prepositions that join two nouns in these: a noun in front of one and small words is common ("Rol de red")."""
 _DETERMINERS = frozenset(
     "deux trois quatre cinq dix plusieurs dos tres cuatro cinco diez varios varias otros otras algunos algunas dois"
     " duas três quatro dez vários outros outras alguns algumas due tre quattro cinque dieci altri altre alcuni alcune"

@@ -48,13 +48,13 @@ _FURNITURE = re.compile(
     r"|(?:[-*+] )?#\+\w+(?:[: ].*)?"  # Org
     r"|Classifier: .* :: .*"  # metadata of a Python package
     r"|={3}[!+]? \".*\"|(?:Page|Seite) \d{1,4}(?: (?:of|von) \d{1,4})?"  # tabs of MkDocs, printed numbers
-    r"|(?:\[!\[[^\[\]]*\]\([^()\s]*(?:badge|shields|\.svg)[^()\s]*\)\](?:\([^()\s]*\))?\s*)+"
+    r"|(?:\[!\[[^\[\]]*\]\((?=[^()\s]*(?:badge|shields|\.svg))[^()\s]*+\)\](?:\([^()\s]*\))?\s*)+"
     r"|:{3,}.*|!{3}[ ].*|\?{3}\+?[ ].*"  # containers
     r"|</?[A-Z]\w*(?:\s[^<>]*)?/?>"  # JSX
     r"|(?:import|export)\s.{1,300}(?:from\s+['\"].*|=>.*|\{|;)"
     r"|\[\^?[\w.-]+\]\s*:\s*#?"
     r"|(?:\{[%:#{][^{}]*\}{1,2}[ \t]*)+"
-    r"|(?:\S.{0,60}[ \t]{3,}){1,2}[A-Z][\w.-]*\(\d\w{0,4}\)"  # the head and the foot of a manual's page
+    r"|(?:\S(?:.{0,60}[^ \t])?[ \t]{3,}+){1,2}[A-Z][\w.-]*\(\d\w{0,4}\)"  # the head and the foot of a manual's page
 )
 """Matches a line that says nothing to a reader."""
 DIRECTIVE = re.compile(r"\s*\.\. (?:_.*:|[\w:-]+::.*)|[ \t]*(?:#|//|%%|--)\| ?[\w-]+:.*")
@@ -77,6 +77,10 @@ _PLAIN_SHARE = 0.7
 """Share of a line's words that have letters alone, if it is prose."""
 _OF_COMMAND = re.compile("--?[^\\W\\d_]")
 """Matches an option of a command."""
+_NO_OPTION = re.compile("-[^\\W\\d_]{2}")
+"""Matches what is rather an item of a list, or what a person says, in front of a line: "-Nora left"."""
+_OF_CODE = re.compile(r"[=<>{}\[\]_\"'$@|\\]|\w\(|[^\W\d_]\.[a-z]|[+:-]{2}")
+"""Is found in a statement that ends with a semicolon, but in no entry of a list that does ("Art. 6 Abs. 1 DSGVO;")."""
 _LEAST_CODE = 3
 _CODE_SHARE = 0.7
 """Lines of a passage without fences, at least, and the share of them that must be statements, if all of it is code."""
@@ -216,8 +220,11 @@ def _is_statement(line: str) -> bool:
     """Return True for a line of a shell or a program: it has options, or ends as code does."""
     content = _WHOLE.sub("x", line)
     words = [word for word in content.split() if not _OF_COMMAND.match(word)]
-    is_marked = len(words) < len(content.split()) or content[-1] in ";{}"
-    return is_marked and not _KEY.match(content) and sum(map(_is_plain, words)) < _PLAIN_SHARE * len(content.split())
+    has_option = len(words) < len(content.split()) - (_NO_OPTION.match(content) is not None)
+    is_marked = has_option or content[-1] in "{}" or (content[-1] == ";" and _OF_CODE.search(content))
+    return (
+        bool(is_marked) and not _KEY.match(content) and sum(map(_is_plain, words)) < _PLAIN_SHARE * len(content.split())
+    )
 
 
 def _is_plain(word: str) -> bool:

@@ -245,6 +245,8 @@ _UUENCODED = re.compile(r"M[ -`]{60}\r?")
 """Match a line of a file that is encoded. Words in lines of base64 would be longer than any that people write."""
 _ENCODED_LENGTHS = range(60, 79)
 _LEAST_ENCODED = 3  # lines
+_MOST_ENCODED = 0.7
+"""Share of a text in such lines, at most: a note may have a certificate that is longer than what it says."""
 _MOST_UNBROKEN = 0.3
 """Share of a text in such runs, or in lines like those of minified code, at most."""
 _LONG_LINE = 400  # characters
@@ -281,8 +283,8 @@ def explain_no_sentences(text: str) -> str:
     unbroken = sum(len(run) for run in _UNBROKEN.findall(text))
     crowded = sum(len(line) for line in lines if _is_crowded(line))
     encoded = [len(line) for line in lines if len(line) in _ENCODED_LENGTHS and _is_encoded(line)]
-    unbroken += sum(encoded) if len(encoded) >= _LEAST_ENCODED else 0
-    if max(unbroken, crowded) > _MOST_UNBROKEN * len(text):
+    is_encoded = len(encoded) >= _LEAST_ENCODED and sum(encoded) > _MOST_ENCODED * len(text)
+    if is_encoded or max(unbroken, crowded) > _MOST_UNBROKEN * len(text):
         return "no running text: minified code, base64 or the like"
     return ""
 

@@ -15,19 +15,26 @@ _TITLE = re.compile(
 )
 """Matches the title that a document states of itself."""
 _NAME = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)*")
+_FIELD = re.compile(r"\.[^\W\d][\w-]*")
 _RAW = re.compile(r"(`{3,}+).*?\1|``|`[^`]*`", re.DOTALL)
 _PLAIN = re.compile(r"[^`$/\\#\[\]]+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+"""Matches a comment. As to Typst, one that nothing closes goes on to the end."""
+_CONTENT = re.compile(r"[ \t]+[^\W\d][\w-]*[ \t]*=[ \t]*(?=\[)")
+"""Matches what stands between "let" and a text that has a name, such as an abstract."""
+_SPACE = re.compile(r"[ \t]+(?=[^\W\d])")
+_ELSE = re.compile(r"\s*else\b")
 _HIDDEN = frozenset({"let", "set", "import", "include"})
-_STATEMENTS = frozenset({"show", "if", "for", "while", "context"})
+_BLOCKS = frozenset({"if", "for", "while", "context"})
+"""Statements that end with their block; "show" ends with its line."""
 _MARKS = [
     (re.compile(r"(?m)^[ \t]*(={1,6})[ \t]+(?=\S)"), lambda match: "#" * len(match[1]) + " "),
     (re.compile(r"(?m)^([ \t]*)/[ \t]+(?=\S[^\n:]*:)"), lambda match: f"{match[1]}- "),
-    (re.compile(r"[ \t]*<[\w:.-]{1,100}>(?=[ \t]*$)", re.MULTILINE), lambda match: ""),
+    (re.compile(r"(?<![ \t])[ \t]*<[\w:.-]{1,100}>(?=[ \t]*$)", re.MULTILINE), lambda match: ""),
     (re.compile(r"(?<![\w.\\])@[^\W\d][\w:-]{0,100}"), lambda match: ""),
     (re.compile(r"(?<![\w*\\])\*(?=[^\s*])([^*\n]{1,300})(?<![\s])\*(?![\w*])"), lambda match: f"**{match[1]}**"),
-    (re.compile(r"(?m)[ \t]*\\$"), lambda match: ""),
+    (re.compile(r"(?m)(?<![ \t])[ \t]*\\$"), lambda match: ""),
     (re.compile(r"\n[ \t]*\n[ \t\n]*\n"), lambda match: "\n\n"),
 ]
 """Marks of headings, terms, labels, references, strong text and ends of lines, and what Markdown has for each."""
@@ -98,12 +105,17 @@ def _read_code(source: str, place: int) -> tuple[str, int]:
         return ("", _read_expression(source, place + 1, is_call=True)[1]) if is_block else ("#", place + 1)
     first, end = name[0].partition(".")[0], name.end()
     if first in _HIDDEN or (first == "show" and source[end : end + 1] != ":"):
-        return "", _read_expression(source, end, is_call=False)[1]
-    if first in _STATEMENTS:
-        return _read_expression(source, end, is_call=False)
-    parts = []
-    while source[end : end + 1] in ("(", "["):
-        if source[end] == "(":
+        shown, end = _read_expression(source, end)
+        return (shown if first == "let" and _CONTENT.match(source, name.end()) else ""), end
+    if first == "context" and (space := _SPACE.match(source, end)):
+        return _read_code(source, space.end() - 1)
+    if first in _BLOCKS or first == "show":
+        return _read_expression(source, end, has_block=first in _BLOCKS)
+    parts: list[str] = []
+    while source[end : end + 1] in ("(", "[") or (parts and _FIELD.match(source, end)):
+        if field := _FIELD.match(source, end):
+            shown, end = "", field.end()
+        elif source[end] == "(":
             shown, end = _read_expression(source, end, is_call=True)
         else:
             shown, end = _read_markup(source, end + 1, is_inside=True)
@@ -111,8 +123,8 @@ def _read_code(source: str, place: int) -> tuple[str, int]:
     return "".join(parts), end + (source[end : end + 1] == ";")
 
 
-def _read_expression(source: str, place: int, *, is_call: bool) -> tuple[str, int]:
-    """Return the texts in an expression, and where it ends: at the end of its line, or behind its last bracket."""
+def _read_expression(source: str, place: int, *, is_call: bool = False, has_block: bool = False) -> tuple[str, int]:
+    """Return the texts in an expression, and where it ends: with its line or behind a semicolon, bracket or block."""
     parts: list[str] = []
     depth = 0
     while place < len(source):
@@ -126,12 +138,14 @@ def _read_expression(source: str, place: int, *, is_call: bool) -> tuple[str, in
         if mark == "[":
             shown, place = _read_markup(source, place + 1, is_inside=True)
             parts.append(f"\n\n{shown.strip()}\n\n" if "\n" in shown else f"{shown} ")
-            continue
-        if not depth and (mark == "\n" or mark == "]"):
+        elif not depth and (mark == "\n" or mark == "]"):
             break
-        depth += (mark in "({") - (mark in ")}")
-        place += 1
-        if depth < 0 or (not depth and is_call):
+        else:
+            depth += (mark in "({") - (mark in ")}")
+            place += 2 if mark == "\\" else 1
+            if depth < 0 or (not depth and (is_call or mark == ";")):
+                break
+        if has_block and not depth and mark in "[}" and not _ELSE.match(source, place):
             break
     return "".join(parts), place
 

@@ -29,6 +29,7 @@ _LINKS = (
 _USUAL = 3  # of both: one of these names alone shows that a triple was meant
 _HEADINGS = [[first, link, last] for first, last in _ENDS for link in _LINKS]
 _ROLES = {*_LINKS, *(end for ends in _ENDS for end in ends)}
+_LONGEST_ROLE = 60  # letters
 _KIND = re.compile(r"(?<=[a-z\d])(?:name|id|text|value|label|node|entity|phrase|argument)\Z")
 """Is found at the end of a slot's name: `subject_name`, `source_node_id`."""
 
@@ -225,7 +226,7 @@ def _read_named_slots(value: Mapping[str, Any]) -> tuple[Any, ...] | None:
 def _to_role(name: str) -> str:
     """Return the role that the name of a slot tells: "source" of `source_node_id`, "entity1" of `Entity_1`."""
     letters = re.sub(r"[\W_]", "", name.lower())
-    while (shorter := _KIND.sub("", letters)) != letters:
+    while len(letters) <= _LONGEST_ROLE and (shorter := _KIND.sub("", letters)) != letters:
         letters = shorter
     return letters
 

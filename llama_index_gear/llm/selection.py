@@ -38,7 +38,8 @@ most needed first, at most fifteen; {"needed": []} if no passage helps.
 """Variables: `passages`, `question`, and `problem` (empty at first; what was wrong with the last reply on a retry)."""
 
 _BARE = re.compile(
-    r"(?:(?:json|needed|passages?|nos?\.?|and)\b|[\s`\[\]#:,;*>]|(?<!\w)\d{1,4}(?![\w.]))*\W*", re.ASCII | re.IGNORECASE
+    r"(?:(?:json|needed|passages?|and|nos?\b\.?)(?!\w)|[\s`\[\]#:,;*>]|(?<!\w)\d{1,4}(?!\w|\.\d))*+\W*",
+    re.ASCII | re.IGNORECASE,
 )
 """Matches a reply that holds nothing but numbers of passages."""
 _LABELED = re.compile(r"(?:passage|no\.?|p\.?|#)?\s*\[?\s*([0-9]{1,9})(?:\.0*)?\s*[\].]?", re.IGNORECASE)

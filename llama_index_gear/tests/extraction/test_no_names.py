@@ -1,4 +1,4 @@
-"""What has a capital letter, a mark or a place of its own for another reason than to be a name."""
+"""Words with a capital letter, a mark or a place of their own for another reason than to be a name."""
 
 from __future__ import annotations
 
@@ -87,6 +87,18 @@ def test_a_passage_from_the_middle_of_code_is_code(line: str) -> None:
 def test_prose_with_a_command_in_it_is_prose() -> None:
     text = "Nora Blum runs it.\nShe calls pump -v here.\nPaul Kern calls pump -x too.\nThey live in Bremen.\n"
     assert names(text) == ["Nora Blum", "Paul Kern", "Bremen"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("-Nora Blum arrived", "-Paul Kern left", "-Ida Falk stayed"), ["Nora Blum", "Paul Kern", "Ida Falk"]),
+        (("Blum, N. (1999);", "Falk, I. (2003);", "Kern, P. 2001;"), ["Blum", "Falk", "Kern"]),
+    ],
+)
+def test_entries_of_a_list_are_prose(lines: tuple[str, ...], expected: list[str]) -> None:
+    found = " ".join(names("\n".join(lines)))
+    assert all(name in found for name in expected)
 
 
 def test_words_of_a_cell_that_the_passage_writes_small_are_no_name() -> None:

@@ -48,6 +48,7 @@ def show(text: str) -> str:
         (clean_tex, lambda n: "**author**: " + "\\" * 20 * n),
         (lambda text: list(read_bibliography(text)), lambda n: "@book{a," + "a" * 20 * n),
         (lambda text: prepare_lines(text, is_known=True), lambda n: "- a\n" + " \t" * 10 * n + "- b"),
+        (lambda text: prepare_lines(text, is_known=True), lambda n: "[![x](" + "badge" * 20 * n),
     ],
     ids=[
         *(
@@ -63,7 +64,7 @@ def show(text: str) -> str:
             "words of a link",
         ),
         *("blank line of a letter", "quoted line", "note of a list", "white space of TeX", "command for a long text"),
-        *("backslashes", "field of a bibliography", "item that is set in far"),
+        *("backslashes", "field of a bibliography", "item that is set in far", "badges"),
     ],
 )
 def test_eight_times_the_text_takes_no_sixty_four_times_as_long(

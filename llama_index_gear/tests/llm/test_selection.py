@@ -6,6 +6,7 @@ import pytest
 
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
+from llama_index_gear.tests.growth import assert_linear
 from llama_index_gear.tests.scanning import scan_reply
 
 
@@ -34,6 +35,10 @@ from llama_index_gear.tests.scanning import scan_reply
         ('{"needed": {"3": "the town", "1": "the yard"}}', [2, 0]),
         ("1. [3]\n2. [1]", None),
         ("not 3", None),
+        ("3, 1.", [2, 0]),
+        ("Passages 3 and 1.", [2, 0]),
+        ("No. 3", [2]),
+        ("3.1", None),
         ("[3, 1]", [2, 0]),
         ('{"needed": ' + str(list(range(1, 5000))) + "}", [0, 1, 2, 3]),
         ('{"needed": ["two", "the third"]}', None),
@@ -58,3 +63,11 @@ def test_replies(reply: str, positions: list[int] | None) -> None:
             parse_selection(scan_reply(reply), 4)
     else:
         assert parse_selection(scan_reply(reply), 4) == positions
+
+
+def test_a_long_reply_of_marks_is_read_in_linear_time() -> None:
+    def read(reply: str) -> None:
+        with pytest.raises(ReplyError):
+            parse_selection(scan_reply(reply), 4)
+
+    assert_linear(read, lambda size: "*" * size + "x", 16_000)
