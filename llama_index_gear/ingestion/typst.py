@@ -18,16 +18,16 @@ _NAME = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)*")
 _RAW = re.compile(r"(`{3,}+).*?\1|``|`[^`]*`", re.DOTALL)
 _PLAIN = re.compile(r"[^`$/\\#\[\]]+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _HIDDEN = frozenset({"let", "set", "import", "include"})
 _STATEMENTS = frozenset({"show", "if", "for", "while", "context"})
 _MARKS = [
     (re.compile(r"(?m)^[ \t]*(={1,6})[ \t]+(?=\S)"), lambda match: "#" * len(match[1]) + " "),
     (re.compile(r"(?m)^([ \t]*)/[ \t]+(?=\S[^\n:]*:)"), lambda match: f"{match[1]}- "),
-    (re.compile(r"[ \t]*<[\w:.-]{1,100}>(?=[ \t]*$)", re.MULTILINE), lambda match: ""),
+    (re.compile(r"(?<![ \t])[ \t]*<[\w:.-]{1,100}>(?=[ \t]*$)", re.MULTILINE), lambda match: ""),
     (re.compile(r"(?<![\w.\\])@[^\W\d][\w:-]{0,100}"), lambda match: ""),
     (re.compile(r"(?<![\w*\\])\*(?=[^\s*])([^*\n]{1,300})(?<![\s])\*(?![\w*])"), lambda match: f"**{match[1]}**"),
-    (re.compile(r"(?m)[ \t]*\\$"), lambda match: ""),
+    (re.compile(r"(?m)(?<![ \t])[ \t]*\\$"), lambda match: ""),
     (re.compile(r"\n[ \t]*\n[ \t\n]*\n"), lambda match: "\n\n"),
 ]
 """Marks of headings, terms, labels, references, strong text and ends of lines, and what Markdown has for each."""
