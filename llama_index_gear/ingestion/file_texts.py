@@ -34,7 +34,7 @@ _MARKS = [
     (re.compile(r"^[*#:;]+[ \t]*", re.MULTILINE), "- "),
     (re.compile(r"'''"), "**"),
     (re.compile(r"''"), "*"),
-    (re.compile(r"\[(https?://\S+)[ \t]+([^\[\]\n]+)\]"), r"[\2](\1)"),
+    (re.compile(r"\[(https?://[^\s\[\]]+)[ \t]+([^\[\]\n]+)\]"), r"[\2](\1)"),
 ]
 _HEADING = re.compile(r"^(={1,6})[ \t]*([^=\s](?:.*[^=\n])?)[ \t]*\1[ \t]*$", re.MULTILINE)
 

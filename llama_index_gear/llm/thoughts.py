@@ -16,6 +16,10 @@ from typing import NamedTuple
 from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.llm.json_scan import MAX_REPLY_LENGTH, scan
 
+_NAMED = r"[|“‘(]|(?:\A|[\s\[({,:=\\])[\"'`]"
+"""Matches what stands before a mark that is a name: in a cell, in brackets or in quotes, unless these end there."""
+_UNNAMED = r"(?<![|“‘(])(?<!\A[\"'`])(?<![\s\[({,:=\\][\"'`])"
+
 
 class _Family(NamedTuple):
     """One way to mark thoughts.
@@ -54,9 +58,7 @@ def _make_family(opening: str, closing: str, unopened: str | None = None) -> _Fa
         re.compile(rf"{opening}(?P<line>[ \t\r]*\n)?(?![ \t]*\|)", flags),
         re.compile(closing, flags),
         re.compile(rf"^[^|\[\](){{}}\"“<\n]*{closing}[ \t\r]*$", flags),
-        re.compile(
-            rf"(?<![|\"'`“‘(])(?:{unopened}(?=[ \t\r]*$|\S)|(?<=\S){unopened}|^[ \t]*{unopened})(?![ \t]*\|)", flags
-        ),
+        re.compile(rf"{_UNNAMED}(?:{unopened}(?=[ \t\r]*$|\S)|(?<=\S){unopened}|^[ \t]*{unopened})(?![ \t]*\|)", flags),
         re.compile(rf"^[ \t]*{opening}(?P<line>[ \t\r]*$)?(?![ \t]*\|)", flags),
         re.compile(rf"{closing}[ \t\r]*$", flags),
     )
@@ -92,7 +94,7 @@ _FAMILIES = [
 """All ways to mark thoughts."""
 
 _MAY_HAVE_MARKS = re.compile(
-    r"<[|/｜a-z]|\[[|/a-z]|◁|\A\s*(?:assistant)?analysis|human|user|instruction|input|here(?: is|'s) my",
+    r"< ?[|/｜a-z]|\[[|/a-z]|◁|\A\s*(?:assistant)?analysis|human|user|instruction|input|here(?: is|'s) my",
     re.IGNORECASE,
 )
 """Is found in every text that has a mark."""
@@ -112,7 +114,9 @@ _TURN_BEGINS = re.compile(
     re.IGNORECASE,
 )
 _TURN_END = re.compile(
-    r"(?<![|\"'`“‘(])(?:<\|(?:im_end|im_start|eot_id|eom_id|eot|eod|end(?!\|><\|begin\|>assistant<)|endoftext|end_of_text|end_?of_?turn|endofprompt|eos|return|call"
+    _UNNAMED + r"(?:<\|(?:im_end|im_start|eot_id|eom_id|eot|eod"
+    r"|end(?!\|><\|begin\|>assistant<)|endoftext|end_of_text|end_?of_?turn"
+    r"|endofprompt|eos|return|call"
     r"|start|start_header_id|begin_of_text|user|assistant|system|observation|(?:END|START)_OF_TURN_TOKEN)\|>"
     r"|<｜(?!tool▁)[^｜<>\n]{1,30}｜>|</s>|<eos>|<EOT>|<(?:end|start)_of_turn>|<end_of_utterance>|<turn\|>|<\|turn>"
     r"|\[END FINAL RESPONSE\]|\[/?INST\]|<</?SYS>>|\[\|(?:endofturn|user|assistant|system)\|\])",
@@ -147,7 +151,7 @@ _UNDECIDED_BEGINNING = re.compile(
 )
 """The whole of a text that may be the beginning of a mark."""
 
-_NAMED = tuple("|\"'`“‘(")  # before a mark: it is a name in a cell, in quotes or in brackets
+_ENDS_NAMED = re.compile(rf"(?:{_NAMED})[ \t]*\Z")
 _NEAR, _LINE = 20, 1_000  # characters: how far before a mark is looked
 
 
@@ -221,8 +225,8 @@ class _Text:
     def is_name(self, mark: re.Match[str]) -> bool:
         """Return True if a mark is written down as a name: inside a JSON value, in quotes, or in a cell."""
         start = mark.start()
-        near = self.text[max(0, start - _NEAR) : start].rstrip(" \t")
-        return near.endswith(_NAMED) or self.end_of_value_before(start) > start
+        near = self.text[max(0, start - _NEAR) : start]
+        return _ENDS_NAMED.search(near) is not None or self.end_of_value_before(start) > start
 
     def search(self, pattern: re.Pattern[str], position: int) -> re.Match[str] | None:
         """Search a pattern from a position on; if there is none, without reading the text again each time."""

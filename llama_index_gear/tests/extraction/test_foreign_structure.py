@@ -47,6 +47,16 @@ def test_structure_ends_names(text: str, names: set[str] | None) -> None:
         assert not found & {"Booking", "Portal", "Blum Bremen", "Network Working Hall N. Blum"}
 
 
+@pytest.mark.parametrize(
+    "address", ["https://a.example/v1?filter[name]=ada&page[size]=10", "https://a.example/x?b=[2]"]
+)
+def test_brackets_of_an_address_are_no_text_of_a_link(address: str) -> None:
+    node = TextNode(text=f"We call {address} daily.", metadata={"title": "Yard"})
+    (triple,) = read_triples(MentionTripleExtractor()([node])[0])
+    assert triple.predicate == node.text and triple.object.rstrip("]") == address.rstrip("]")
+    assert find("We call https://a.example/x[Paul Kern] daily.") == {"Yard": {"Paul Kern", "https://a.example/x"}}
+
+
 def test_a_word_of_marks_that_show_nothing_is_no_word() -> None:
     text = "The arc stands at 27.46 \ufeff / \ufeff 153.04 in Bremen \u200b\u2060 and \u3164 Visby."
     assert {"Bremen", "Visby"} <= find(text)["Yard"]

@@ -35,6 +35,7 @@ def show(text: str) -> str:
         (read_wikitext, lambda n: "{{infobox |" + " " * 3 * n + "}}"),
         (read_wikitext, lambda n: "<!-- <ref> <ref name=a>" * 20 * n),
         (read_wikitext, lambda n: "{|\n| a\n" * 20 * n),
+        (read_wikitext, lambda n: "[https://a" * 10 * n),
         (_prepare_org, lambda n: "#+begin_src a\nb\n" * 20 * n),
         (
             lambda text: list(_find_words(text, [Link("a" + " " * 7 + "b", "b", 0, 0)])),
@@ -60,6 +61,7 @@ def show(text: str) -> str:
             "wiki's field",
             "wiki's notes",
             "wiki's tables",
+            "wiki's addresses",
             "blocks of Org",
             "words of a link",
         ),
