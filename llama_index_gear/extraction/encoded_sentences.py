@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice, pairwise, takewhile
 
 from llama_index_gear.extraction.identifiers import classify_word
+from llama_index_gear.extraction.inline import TASKS
 from llama_index_gear.extraction.linked_names import find_linked, find_title
 from llama_index_gear.extraction.sentences import Sentence
 from llama_index_gear.extraction.words import ABBREVIATIONS, CALENDAR, CONNECTORS, FUNCTION_WORDS, IMPERATIVES
@@ -16,7 +17,7 @@ _PARTING = frozenset("-–—→>#•·▪◦‣●*")
 """Words that part what is said of a thing, or the entries of a menu, from what stands in front."""
 _MARK_IN_FRONT = re.compile(
     r"[(<]?(?:\d{1,3}(?:\.\d{1,3})*|[A-Za-z])[.)>]|\d{1,3}(?:\.\d{1,3})+|<\w[\w.-]*>"
-    r"|TODO|DOING|DONE|WAITING|LATER|NOW|CANCELL?ED"
+    rf"|{TASKS}"
 )
 """Matches what stands in front of a sentence: the number of an item, the state of a task, or who says a line."""
 GAP = " " * 4
@@ -69,10 +70,11 @@ class EncodedSentence:
 
     def _drop_date(self, end: int) -> None:
         """Take the date in front of a time for none: both are a stamp of a machine ("Mon, 1 Jan 2024 12:00:00")."""
-        for place in range(end - 1, max(end - 5, -1), -1):
-            if not (self.cores[place].isdecimal() or self.cores[place].lower() in CALENDAR):
-                break
-            self.kinds[place] = "-"
+        before = range(end - 1, max(end - 5, -1), -1)
+        date = list(takewhile(lambda n: self.cores[n].isdecimal() or self.cores[n].lower() in CALENDAR, before))
+        if any(self.cores[place].isdecimal() for place in date):  # not "Theresa May 12:30"
+            for place in date:
+                self.kinds[place] = "-"
 
     def is_opening(self, place: int) -> bool:
         """Return True at the start of a sentence, cell or label, and behind a colon, a semicolon or a mark."""

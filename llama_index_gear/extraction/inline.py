@@ -16,7 +16,9 @@ _MAX_MARKS = 2_000
 _MARK = re.compile(r"[\\`*_\[\]<]|~~|&[A-Za-z#]\w{0,31};")
 _CODE = re.compile(r"(?<![\\`])(`{1,3})(?!`)[^`\n]+\1(?!`)")
 """Matches inline code without other backticks: no mark in it counts."""
-_TASK = r"\A\s*(?:TODO|DOING|DONE|LATER|NOW|WAITING|CANCELL?ED)(?=\s+\S)"
+TASKS = "TODO|DOING|DONE|LATER|NOW|WAITING|CANCELL?ED"
+"""States of a task, as notes write them in front of it."""
+_TASK = rf"\A\s*(?:{TASKS})(?=\s+\S)"
 _FOREIGN_MARK = re.compile(rf"[`\[{{\\<^%\x1b]|\(\(|{_TASK}")
 _TAGS_OF_WORDS = frozenset(
     "a abbr b big bdi code del em font i ins kbd mark q s small span strong sub sup tt u".split()
@@ -37,7 +39,7 @@ _FOREIGN = re.compile(
     r"|(?P<code>(?P<ticks>`{1,3})(?!`)(?:(?!''|`)[^\n]){1,160}(?P=ticks)(?!`))"
     r"|(?P<picture>!\[\[[^\[\]|#\n]{1,200}\.(?i:avif|bmp|gif|jpe?g|mp[34]|png|svg|web[mp])(?:[|#][^\[\]\n]{0,200})?\]\])"
     r"|(?P<wiki>!?\[\[(?P<wiki_target>[^\[\]|\n]{1,200}?)(?:\\?\|(?P<wiki_text>[^\[\]\n]{0,200}))?\]\])"
-    rf"|(?P<note>{_TASK}|\(\([\w-]{{6,60}}\)\)|\{{/\*(?:(?!\*/\}})[^\n]){{0,600}}\*/\}}|\x1b\[[\d;]*[A-Za-z]"
+    rf"|(?P<note>{_TASK}|\(\((?=[\w-]*\d)[\w-]{{6,60}}\)\)|\{{/\*(?:(?!\*/\}})[^\n]){{0,600}}\*/\}}|\x1b\[[\d;]*[A-Za-z]"
     r"|(?<![^\n])[ \t]*(?:id|collapsed)::[^\n]{0,200}"
     r"|(?<=[^\W\d_]{3})<sup>\[?\d{1,3}\]?</sup>|(?<=\w)\[\d{1,3}\]\(#[^()\s]{0,100}\)"
     r"|%%[^%\n]{1,600}%%|(?<!\S)\^(?!\d+\b)[A-Za-z\d-]{2,60}(?=[ \t]*(?:\n|\Z))"

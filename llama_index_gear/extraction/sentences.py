@@ -246,7 +246,7 @@ def _close_gaps(word: _Word) -> _Word:
 
 def _split_at_marks(word: _Word, marks: re.Pattern[str]) -> Iterator[_Word]:
     text, place, end = word
-    is_word = text.isascii() and (text.isalnum() or text[0] == "#")  # a tag of notes
+    is_word = text.isascii() and (text.isalnum() or text.startswith("#"))  # a tag of notes
     is_whole = is_word or end - place != len(text) or is_code(text) or find_identifier(text)
     matches = [] if is_whole else [match.span() for match in marks.finditer(text)]
     if not matches:

@@ -9,9 +9,10 @@ from typing import Any
 
 from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.ingestion.converter import CONVERTED, clean_links
+from llama_index_gear.ingestion.typst import TYPST
 
 NOTEBOOK = ".ipynb"
-MADE_MARKDOWN = CONVERTED | {NOTEBOOK, ".typ"}
+MADE_MARKDOWN = CONVERTED | {NOTEBOOK, TYPST}
 """Endings of the files that become Markdown."""
 
 

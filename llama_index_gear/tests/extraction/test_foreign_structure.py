@@ -132,6 +132,7 @@ def test_a_choice_of_those_that_a_label_lists_is_no_name() -> None:
     ("text", "names"),
     [
         ("#Harbour Nora Blum met #Ships/Cranes Paul Kern.", {"Harbour", "Nora Blum", "Ships/Cranes", "Paul Kern"}),
+        ("The yard ((Osthafen)) is in Bremen ((64a1b2-c3)).", {"Osthafen", "Bremen"}),
         ("- TODO Paul Kern paints\n- DONE [[Bremen]]\n  id:: 6423-Abc\n  collapsed:: true", {"Paul Kern", "Bremen"}),
         ("- Nora Blum ((64230000-ab12-4000-8000-000000000000)) is in [[Bremen]]", {"Nora Blum", "Bremen"}),
         ("{{% notice tip %}}Nora Blum is here.{{% /notice %}}", {"Nora Blum"}),

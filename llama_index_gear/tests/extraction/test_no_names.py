@@ -22,6 +22,7 @@ def names(text: str, file: str = "a.md", title: str = "Yard") -> list[str]:
         ("Received: by Osthafen; Mon, 1 Jan 2024 12:00:00 +0000", ["Osthafen"]),
         ("It says: Tue Feb 13 09:15:02 2024 in Bremen.", ["Bremen"]),
         ("The gate closed on 3 Oct 2023 18:30 in Bremen.", ["Bremen"]),
+        ("At Bremen Theresa May 12:30 spoke.", ["Bremen Theresa May"]),
         ("The gate closed in October 2023 in Bremen.", ["October 2023", "Bremen"]),
         # a number of a section
         ("3.1 Scripts of the yard are in Bremen.\n\n2.4.1 Script state at Osthafen.", ["Bremen", "Osthafen"]),
