@@ -248,6 +248,12 @@ def test_what_is_encoded_in_lines_is_no_text(tmp_path: Path, name: str, text: st
     assert "base64" in read(tmp_path, name, text)[1][name]
 
 
+def test_two_long_paths_are_text(tmp_path: Path) -> None:
+    paths = [f"yard/harbour/cranes/{place}/hall/pumps/of/the/northern/basin/plans" for place in ("north", "south")]
+    assert all(60 <= len(path) <= 76 for path in paths)
+    assert read(tmp_path, "paths.txt", "\n".join(paths))[1] == {}
+
+
 def test_a_text_with_a_key_in_it_is_read(tmp_path: Path) -> None:
     for times in (60, 9):
         text = f"{BASE64}\n\n{'Nora Blum built the crane in Bremen. ' * times}"
