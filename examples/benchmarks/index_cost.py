@@ -1,36 +1,53 @@
-"""Compare what it takes to index passages plainly, and with the graph: processor time and embedded characters.
+"""Compare what it takes to index passages plainly, with the graph, and by a peer's own code; then, to ask them.
 
     python examples/benchmarks/index_cost.py --data DIR [--sets musique_train,2wiki,company_wiki] [--passages 2000]
-        [--turns 3] [--runtime light|sentence-transformers] [--out index_cost.json]
+        [--turns 3] [--runtimes light,sentence-transformers --model FOLDER] [--embedded] [--peer PYTHON]
+        [--questions 100] [--out index_cost.json]
 
-Each turn indexes the first passages of each set plainly (embedded, and stored for dense search and BM25), with the
-graph (`MentionTripleExtractor` before that), and with the graph and every triple embedded. Each goes into an embedded
-store of its own. The least processor seconds of all threads count, of the whole pipeline: extraction, embedding,
-writing. Ratios are to the plain index.
+Each turn indexes the first passages of each set, by each runtime: plainly (embedded, and stored for dense search and
+BM25), with the graph (`MentionTripleExtractor` before that), and, with `--embedded`, with the graph and every triple
+embedded. Each goes into an embedded store of its own. The least processor seconds of all threads count, of the whole
+pipeline: extraction, embedding, writing. `time` is their ratio to the plain index of the same runtime, `characters`
+that of the embedded characters.
+
+Then questions are asked whose gold is among these passages: processor time without the question's embedding, and
+recall. `GraphRetriever` has the weights that were learned without this kind of text. `--peer` is the Python of an
+environment with hubmesh (`peers/hubmesh.py`), which indexes the same passages with `LightEmbedding`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
+import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.data import load
+from harness.data import Dataset, load, write_whole
 from harness.methods import to_nodes
+from llama_index.core import VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.schema import BaseNode, TransformComponent
+from llama_index.core.schema import BaseNode, QueryBundle, TransformComponent
+from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
-from ranking import EXAMPLES
+from peers.exchange import CUTS, ask_for_documents, read_passages
+from peers_beside import LEFT_OUT, find_shares, prepare
+from ranking import EXAMPLES, name_kind, read_left_out
 
-from llama_index_gear import GeARVectorStore, LightEmbedding, MentionTripleExtractor
+from llama_index_gear import GeARVectorStore, GraphRetriever, LightEmbedding, MentionTripleExtractor
 
 FORMS = {"plain": (False, False), "graph": (True, False), "graph, triples embedded": (True, True)}
 """Form → does it have triples, and are they embedded."""
+HERE = Path(__file__).parent
 
 
 class Counting(BaseEmbedding):
@@ -57,36 +74,104 @@ class Counting(BaseEmbedding):
         return self._get_query_embedding(query)
 
 
-def index(nodes: list[BaseNode], model: BaseEmbedding, *, triples: bool, embedded: bool) -> dict[str, float]:
-    """Index passages; return the processor seconds and the embedded characters."""
+@contextmanager
+def index(dataset: Dataset, model: BaseEmbedding, form: str) -> Iterator[tuple[GeARVectorStore, dict[str, float]]]:
+    """Index passages; yield the store, and the processor seconds and the embedded characters."""
+    has_triples, embedded = FORMS[form]
     counting = Counting(model)
-    steps: list[TransformComponent] = [MentionTripleExtractor(), counting] if triples else [counting]
+    steps: list[TransformComponent] = [MentionTripleExtractor(), counting] if has_triples else [counting]
+    nodes: list[BaseNode] = to_nodes(dataset, with_triples=False)
     with (
         tempfile.TemporaryDirectory() as folder,
         GeARVectorStore.from_path(Path(folder) / "store", embed_model=counting, embed_triples=embedded) as store,
     ):
         start = time.process_time()
-        pipeline = IngestionPipeline(transformations=steps, vector_store=store, disable_cache=True)
-        pipeline.run(nodes=[node.model_copy(deep=True) for node in nodes])
-        seconds = time.process_time() - start
-    return {"seconds": seconds, "characters": counting.characters}
+        IngestionPipeline(transformations=steps, vector_store=store, disable_cache=True).run(nodes=nodes)
+        yield store, {"seconds": time.process_time() - start, "characters": counting.characters}
 
 
-def compare(nodes: list[BaseNode], model: BaseEmbedding, turns: int) -> dict[str, Any]:
-    """Index passages in each form by turns; return the least of each, and its ratio to the plain index."""
-    index(nodes[:64], model, triples=True, embedded=True)  # what is loaded once is loaded
-    taken: dict[str, list[dict[str, float]]] = {form: [] for form in FORMS}
-    for _ in range(turns):
-        for form, (triples, embedded) in FORMS.items():
-            taken[form].append(index(nodes, model, triples=triples, embedded=embedded))
-    least = {form: min(of_form, key=lambda one: one["seconds"]) for form, of_form in taken.items()}
-    return {
-        form: {
+def ask(dataset: Dataset, documents: Mapping[str, str], retriever: Callable[[int], BaseRetriever]) -> dict[str, Any]:
+    """Ask each question for as many passages as each cut, or as make so many documents."""
+    model, lists, seconds = LightEmbedding(), {}, []
+    for question in dataset.questions:
+        bundle = QueryBundle(question.question, embedding=model.get_query_embedding(question.question))
+
+        def search(top_k: int, bundle: QueryBundle = bundle) -> list[str]:
+            asked = retriever(top_k)
+            start = time.process_time()
+            found = asked.retrieve(bundle)
+            seconds.append(time.process_time() - start)
+            return [result.node.node_id for result in found]
+
+        lists[question.id] = ask_for_documents(search, documents)
+    return {"question_ms": round(1000 * statistics.mean(seconds), 1), **_to_recall(dataset, lists, documents)}
+
+
+def _to_recall(dataset: Dataset, lists: Any, documents: Mapping[str, str]) -> dict[str, float]:
+    shares = find_shares(dataset, lists, documents)
+    return {f"recall@{cut}": round(100 * statistics.mean(shares[cut]), 1) for cut in CUTS}
+
+
+def ask_ours(dataset: Dataset, store: GeARVectorStore, documents: Mapping[str, str]) -> dict[str, Any]:
+    """Return what questions take and find by hybrid search and by `GraphRetriever`."""
+    weights = read_left_out(LEFT_OUT).get(name_kind(dataset.name))
+    plain = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
+
+    def search(top_k: int) -> BaseRetriever:
+        return plain.as_retriever(vector_store_query_mode=VectorStoreQueryMode.HYBRID, similarity_top_k=top_k)
+
+    def walk(top_k: int) -> BaseRetriever:
+        return GraphRetriever(store, similarity_top_k=top_k, weights=weights)
+
+    return {"hybrid": ask(dataset, documents, search), "GraphRetriever": ask(dataset, documents, walk)}
+
+
+def run_peer(dataset: Dataset, python: str, folder: Path, documents: Mapping[str, str]) -> dict[str, Any]:
+    """Index and ask by hubmesh's own code."""
+    subprocess.run([python, "-m", "peers.hubmesh", str(folder)], cwd=HERE, check=True, stdout=subprocess.DEVNULL)
+    made = json.loads((folder / "rankings-hubmesh.json").read_text("utf-8"))
+    rankings = made.pop("rankings")
+    return {**made, **_to_recall(dataset, rankings, documents)}
+
+
+def compare(
+    dataset: Dataset, models: Mapping[str, BaseEmbedding], forms: list[str], turns: int, peer: str | None
+) -> dict[str, Any]:
+    """Index passages in each form by each runtime by turns; return the least of each, its ratios, and the questions."""
+    taken: dict[tuple[str, str], list[dict[str, float]]] = {(name, form): [] for name in models for form in forms}
+    of_peer: list[dict[str, Any]] = []
+    asked: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / dataset.name
+        prepare(dataset, folder)
+        documents = {passage.id: passage.document for passage in read_passages(folder)}
+        for name, form in taken:  # what is loaded once is loaded
+            with index(replace(dataset, passages=dataset.passages[:64]), models[name], form):
+                pass
+        for _ in range(turns):
+            for name, form in taken:
+                with index(dataset, models[name], form) as (store, figures):
+                    taken[name, form].append(figures)
+                    if form == "graph" and not asked:
+                        asked = ask_ours(dataset, store, documents)
+            if peer:
+                of_peer.append(run_peer(dataset, peer, folder, documents))
+    least = {key: min(of, key=lambda one: one["seconds"]) for key, of in taken.items()}
+    for one in of_peer:
+        asked["hubmesh"] = min(one, asked.get("hubmesh", one), key=lambda figures: float(figures["index_seconds"]))
+    indexed: dict[str, Any] = {}
+    for (name, form), of in least.items():
+        ratios = {what: round(of[what] / least[name, "plain"][what], 2) for what in ("seconds", "characters")}
+        indexed.setdefault(name, {})[form] = {
             "seconds": round(of["seconds"], 1),
-            "time": round(of["seconds"] / least["plain"]["seconds"], 2),
-            "characters": round(of["characters"] / least["plain"]["characters"], 2),
+            "time": ratios["seconds"],
+            "characters": ratios["characters"],
         }
-        for form, of in least.items()
+    return {
+        "passages": len(dataset.passages),
+        "questions": len(dataset.questions),
+        "indexed": indexed,
+        "asked": asked,
     }
 
 
@@ -96,22 +181,34 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with the data folders")
     parser.add_argument("--sets", default="musique_train,2wiki,company_wiki")
     parser.add_argument("--passages", type=int, default=2000, help="passages of a set, at most")
+    parser.add_argument("--questions", type=int, default=100, help="questions of a set, at most")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--runtime", choices=["light", "sentence-transformers"], default="light")
+    parser.add_argument("--runtimes", default="light", help="light, sentence-transformers, or both, with a comma")
     parser.add_argument("--model", help="folder (or hub name) of sentence-transformers' model")
+    parser.add_argument("--embedded", action="store_true", help="also with every triple embedded")
+    parser.add_argument("--peer", metavar="PYTHON", help="Python of an environment with hubmesh")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    model: BaseEmbedding = LightEmbedding()
-    if options.runtime != "light":
-        model = HuggingFaceEmbedding(model_name=options.model, device="cpu", embed_batch_size=32)
-    results: dict[str, Any] = {"runtime": options.runtime}
+    models: dict[str, BaseEmbedding] = {}
+    for name in options.runtimes.split(","):
+        models[name] = (
+            LightEmbedding()
+            if name == "light"
+            else HuggingFaceEmbedding(model_name=options.model, device="cpu", embed_batch_size=32)
+        )
+    forms = [form for form, (_, embedded) in FORMS.items() if options.embedded or not embedded]
+    results: dict[str, Any] = {}
     for name in options.sets.split(","):
-        folder = EXAMPLES / "data" / name if (EXAMPLES / "data" / name).exists() else options.data / name
-        nodes = to_nodes(load(folder), with_triples=False)[: options.passages]
-        results[name] = {"passages": len(nodes), **compare(nodes, model, options.turns)}
-        print(name, json.dumps(results[name]), flush=True)
+        folder = EXAMPLES / "data" / name
+        dataset = load(folder if folder.exists() else options.data / name)
+        passages = dataset.passages[: options.passages]
+        ids = {passage.id for passage in passages}
+        questions = [question for question in dataset.questions if ids.issuperset(question.gold)][: options.questions]
+        dataset = replace(dataset, passages=passages, questions=questions)
+        results[name] = compare(dataset, models, forms, options.turns, options.peer)
+        print(name, json.dumps(results[name], indent=1), flush=True)
     if options.out is not None:
-        options.out.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+        write_whole(options.out, json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def run(
     Args:
         name: the peer's name.
         packages: the packages whose versions are noted.
-        rank: returns the rankings of a set.
+        rank: returns the rankings of a set; figures that it puts into `measured` of its options are written beside.
         checkout: `checkout=` what the folder of its code is, if it is no package.
 
     """
@@ -131,14 +131,14 @@ def run(
     parser.add_argument("folder", type=Path, help="folder of a set, as `peers_beside.py prepare` writes it")
     for option, said in checkout.items():
         parser.add_argument(f"--{option}", type=Path, required=True, help=said)
-    options = parser.parse_args()
+    options = parser.parse_args(namespace=argparse.Namespace(measured={}))
     begun = time.process_time()
     rankings = rank(options.folder, options)
     made: dict[str, Any] = {"versions": {package: find_version(package) for package in packages}}
     if checkout:
         words = ("git", "-C", str(options.checkout), "rev-parse", "HEAD")
         made["commit"] = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
-    made |= {"processor_seconds": round(time.process_time() - begun)}
+    made |= {"processor_seconds": round(time.process_time() - begun), **options.measured}
     path = options.folder / f"rankings-{name}.json"
     path.write_text(json.dumps({**made, "rankings": rankings}) + "\n", "utf-8")
     print(path, made)
