@@ -9,7 +9,7 @@ import argparse
 import json
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,7 +98,7 @@ def same_for_all_cuts(ids: Sequence[str]) -> dict[str, list[str]]:
     return {str(cut): list(ids[:WIDTH]) for cut in CUTS}
 
 
-def ask_for_documents(search: Callable[[int], list[str]], documents: dict[str, str]) -> dict[str, list[str]]:
+def ask_for_documents(search: Callable[[int], list[str]], documents: Mapping[str, str]) -> dict[str, list[str]]:
     """Ask for as many passages as each cut, or as make so many documents; at most `WIDTH`.
 
     Args:
