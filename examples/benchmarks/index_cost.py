@@ -4,13 +4,13 @@
         [--turns 3] [--runtimes light,sentence-transformers --model FOLDER] [--embedded] [--peer PYTHON]
         [--questions 100] [--out index_cost.json]
 
-Each turn indexes the first passages of each set, by each runtime: plainly (embedded, and stored for dense search and
+Each turn indexes passages of each set, by each runtime: plainly (embedded, and stored for dense search and
 BM25), with the graph (`MentionTripleExtractor` before that), and, with `--embedded`, with the graph and every triple
 embedded. Each goes into an embedded store of its own. The least processor seconds of all threads count, of the whole
 pipeline: extraction, embedding, writing. `time` is their ratio to the plain index of the same runtime, `characters`
 that of the embedded characters.
 
-Then questions are asked whose gold is among these passages: processor time without the question's embedding, and
+Then questions are asked, whose gold is among these passages: processor time without the question's embedding, and
 recall. `GraphRetriever` has the weights that were learned without this kind of text. `--peer` is the Python of an
 environment with hubmesh (`peers/hubmesh.py`), which indexes the same passages with `LightEmbedding`.
 """
@@ -72,6 +72,15 @@ class Counting(BaseEmbedding):
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._get_query_embedding(query)
+
+
+def take_part(dataset: Dataset, passages: int, questions: int) -> Dataset:
+    """Return the first questions, what is gold of them, and the first of the other passages."""
+    asked = dataset.questions[:questions]
+    gold = {id_ for question in asked for id_ in question.gold}
+    others = [passage.id for passage in dataset.passages if passage.id not in gold]
+    kept = {*gold, *others[: max(0, passages - len(gold))]}
+    return replace(dataset, passages=[passage for passage in dataset.passages if passage.id in kept], questions=asked)
 
 
 @contextmanager
@@ -180,7 +189,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with the data folders")
     parser.add_argument("--sets", default="musique_train,2wiki,company_wiki")
-    parser.add_argument("--passages", type=int, default=2000, help="passages of a set, at most")
+    parser.add_argument(
+        "--passages", type=int, default=2000, help="passages of a set: gold of its questions, then the first others"
+    )
     parser.add_argument("--questions", type=int, default=100, help="questions of a set, at most")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--runtimes", default="light", help="light, sentence-transformers, or both, with a comma")
@@ -201,11 +212,8 @@ def main() -> None:
     for name in options.sets.split(","):
         folder = EXAMPLES / "data" / name
         dataset = load(folder if folder.exists() else options.data / name)
-        passages = dataset.passages[: options.passages]
-        ids = {passage.id for passage in passages}
-        questions = [question for question in dataset.questions if ids.issuperset(question.gold)][: options.questions]
-        dataset = replace(dataset, passages=passages, questions=questions)
-        results[name] = compare(dataset, models, forms, options.turns, options.peer)
+        part = take_part(dataset, options.passages, options.questions)
+        results[name] = compare(part, models, forms, options.turns, options.peer)
         print(name, json.dumps(results[name], indent=1), flush=True)
     if options.out is not None:
         write_whole(options.out, json.dumps(results, indent=1) + "\n")
