@@ -302,17 +302,57 @@ class Pool:
         total = math.fsum(weights.values())
         return {word: weight / total for word, weight in weights.items()}
 
-    def is_frequent(self, word: str) -> bool:
-        """Return True if more than half of the pool, and more than twelve passages, have a word in small letters."""
-        if word not in self._frequent:
-            number = sum(f" {word} " in content.line for content in self.contents)
-            self._frequent[word] = number > max(MAX_LINK_PASSAGES, len(self.passages) / 2)
-        return self._frequent[word]
+    def is_frequent(self, phrase: str) -> bool:
+        """Return True if more than half of the pool, and more than twelve passages, have a word in small letters.
+
+        Of several words, more than twelve passages write them as one; those that write them apart count, too.
+        """
+        if phrase not in self._frequent:
+            spellings = (f" {phrase.replace(' ', '')} ", f" {phrase} ")
+            joined, either = (
+                {n for n, one in enumerate(self.contents) if spelling in one.line} for spelling in spellings
+            )
+            number = len(joined | either) if len(joined) > MAX_LINK_PASSAGES else 0
+            self._frequent[phrase] = number > len(self.passages) / 2
+        return self._frequent[phrase]
 
     @cached_property
     def _frequent(self) -> dict[str, bool]:
-        """Word → `is_frequent`, of those that were asked for."""
+        """Words → `is_frequent`, of those that were asked for."""
         return {}
+
+    def is_topical(self, phrase: str, place: int) -> bool:
+        """Return True if words in small letters are what the question is about, not such as fit any subject.
+
+        BM25 orders passages by words that are rare in the whole collection. So passages with such words are more
+        frequent in the first quarter of its list than below, by two standard errors; the passage at `place` is not
+        counted. A pool without that list is judged by its first one. Twelve passages or fewer tell nothing against a
+        word.
+        """
+        if phrase not in self._having:
+            self._having[phrase] = [f" {phrase} " in self.contents[judged].line for judged in self._judged]
+        having = [has for has, judged in zip(self._having[phrase], self._judged, strict=True) if judged != place]
+        if len(having) <= MAX_LINK_PASSAGES:
+            return True
+        first, below = having[: len(having) // 4], having[len(having) // 4 :]
+        share = sum(having) / len(having)
+        error = math.sqrt(share * (1 - share) * (1 / len(first) + 1 / len(below)))
+        return sum(first) / len(first) - sum(below) / len(below) > 2 * error
+
+    @cached_property
+    def _having(self) -> dict[str, list[bool]]:
+        """Words → whether each of the judged passages has them, of those that were asked for."""
+        return {}
+
+    @cached_property
+    def _judged(self) -> list[int]:
+        """Places of the passages of the list that tells which words are topical, best first."""
+        ids = self.lists.get("bm25") or next(iter(self.lists.values()), ())
+        return [self.places[passage_id] for passage_id in ids if passage_id in self.places]
+
+    def are_written_together(self, phrase: str) -> bool:
+        """Return True if a passage has words in small letters side by side."""
+        return any(f" {phrase} " in content.line for content in self.contents)
 
     @cached_property
     def _question_words(self) -> frozenset[int]:
