@@ -122,15 +122,12 @@ def _list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
 def _tells(pool: Pool, ranked: Ranked, word: str) -> bool:
     """Return True if a word of the question says something about a passage that has it.
 
-    Most of the pool lacks it, and it is no part of a longer word or name.
+    It is a name, or rather what the question is about (`Pool.is_topical`). Most of the pool lacks it, and it is no part
+    of a longer word or name.
     """
-    return _is_on_subject(pool, ranked, word) and not pool.is_frequent(word) and not _is_part(pool, word)
-
-
-def _is_on_subject(pool: Pool, ranked: Ranked, words: str) -> bool:
-    """Return True for a name of the question, and for words that it is rather about (`Pool.is_topical`)."""
-    is_name = not pool.is_frequent(words) and _is_name(pool, _spell(pool.question, words))
-    return not _is_empty(pool, words) and (is_name or pool.is_topical(words, pool.places[ranked.id]))
+    if _is_empty(pool, word) or pool.is_frequent(word) or _is_part(pool, ranked, word):
+        return False
+    return _is_name(pool, _spell(pool.question, word)) or pool.is_topical(word, pool.places[ranked.id])
 
 
 def _is_name(pool: Pool, written: str) -> bool:
@@ -139,13 +136,14 @@ def _is_name(pool: Pool, written: str) -> bool:
     return has_mark and not pool.is_ordinary(written)
 
 
-def _is_part(pool: Pool, word: str) -> bool:
+def _is_part(pool: Pool, ranked: Ranked, word: str) -> bool:
     """Return True if the question has a word in a compound, or in a longer name.
 
-    So is a word with a capital beside a number, or beside another such word if a passage has both side by side.
+    So is a word with a capital before a number. Beside another such word it is, if some passage has both side by side
+    and the question is not rather about it: a family name stands alone.
     """
     words, spans = _find_words(pool.question)
-    if word not in words:  # its letters have another spelling
+    if word not in words or word.isdecimal():  # its letters have another spelling
         return False
     at = words.index(word)
     for one, other in ((at - 1, at), (at, at + 1)):
@@ -153,12 +151,10 @@ def _is_part(pool: Pool, word: str) -> bool:
             continue
         mark = pool.question[spans[one][1] : spans[other][0]]
         both = [pool.question[slice(*spans[place])] for place in (one, other)]
-        is_name = (
-            mark == " " and not word.isdecimal() and all(part != part.lower() or part.isdecimal() for part in both)
-        )
-        if mark == "-" or (
-            is_name and (both[1].isdecimal() or pool.are_written_together(f"{words[one]} {words[other]}"))
-        ):
+        is_name = mark == " " and all(part != part.lower() or part.isdecimal() for part in both)
+        is_whole = is_name and pool.are_written_together(f"{words[one]} {words[other]}")
+        is_alone = is_whole and pool.is_topical(word, pool.places[ranked.id])
+        if mark == "-" or (is_name and both[1].isdecimal()) or (is_whole and not is_alone):
             return True
     return False
 
@@ -172,9 +168,7 @@ def _list_phrases(pool: Pool, ranked: Ranked) -> list[str]:
     found = [
         phrase
         for phrase in _list_whole(pool, ranked)
-        if not all(word in named or _is_empty(pool, word) for word in phrase.split())
-        and not pool.is_frequent(phrase)
-        and any(_is_on_subject(pool, ranked, words) for words in (phrase, *phrase.split()))
+        if not all(word in named or _is_empty(pool, word) for word in phrase.split()) and not pool.is_frequent(phrase)
     ]
     return [phrase for phrase in found if not any(f" {phrase} " in f" {other} " != f" {phrase} " for other in found)]
 
