@@ -32,6 +32,7 @@ _ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORD.match(chr(code)) else 32 fo
 """ASCII in small letters, with spaces for what is no part of a word."""
 _PLURAL = re.compile("[A-Z]{2,}s")
 """Matches abbreviations in the plural."""
+_STANDARD_ERRORS = 2.0
 _SATURATION = 1.2
 """k of BM25: a word that a passage has f times counts f / (f + k)."""
 
@@ -302,17 +303,62 @@ class Pool:
         total = math.fsum(weights.values())
         return {word: weight / total for word, weight in weights.items()}
 
-    def is_frequent(self, word: str) -> bool:
-        """Return True if more than half of the pool, and more than twelve passages, have a word in small letters."""
-        if word not in self._frequent:
-            number = sum(f" {word} " in content.line for content in self.contents)
-            self._frequent[word] = number > max(MAX_LINK_PASSAGES, len(self.passages) / 2)
-        return self._frequent[word]
+    def is_frequent(self, phrase: str) -> bool:
+        """Return True if more than half of the pool, and more than twelve passages, have a word in small letters.
+
+        Of several words, more than twelve passages write them as one; those that write them apart count, too.
+        """
+        if phrase not in self._frequent:
+            spellings = (f" {phrase.replace(' ', '')} ", f" {phrase} ")
+            joined, either = (
+                {n for n, one in enumerate(self.contents) if spelling in one.line} for spelling in spellings
+            )
+            number = len(joined | either) if len(joined) > MAX_LINK_PASSAGES else 0
+            self._frequent[phrase] = number > len(self.passages) / 2
+        return self._frequent[phrase]
 
     @cached_property
     def _frequent(self) -> dict[str, bool]:
-        """Word → `is_frequent`, of those that were asked for."""
+        """Words → `is_frequent`, of those that were asked for."""
         return {}
+
+    def is_topical(self, word: str, place: int) -> bool:
+        """Return True if a word in small letters is what the question is about, not one that fits any subject.
+
+        BM25 orders passages by words that are rare in the whole collection, dense search by what they mean. So passages
+        with such a word are more frequent in the first quarter of their lists than below: in BM25's by two standard
+        errors. A pool without these lists is judged by its first one. The passage at `place` is not counted. Fewer than
+        twelve others tell nothing against a word.
+        """
+        leads = [self._measure_lead(word, place, name) for name in self._judged]
+        return not leads or (leads[0] > _STANDARD_ERRORS and min(leads) > 0)
+
+    def _measure_lead(self, word: str, place: int, name: str) -> float:
+        """Return, in standard errors, how much more frequent a word is in the first quarter of a list than below."""
+        if (word, name) not in self._having:
+            places = [self.places[passage_id] for passage_id in self.lists[name] if passage_id in self.places]
+            self._having[word, name] = {other: f" {word} " in self.contents[other].line for other in places}
+        having = [has for other, has in self._having[word, name].items() if other != place]
+        share = sum(having) / max(1, len(having))
+        if len(having) < MAX_LINK_PASSAGES:
+            return math.inf
+        first, below = having[: len(having) // 4], having[len(having) // 4 :]
+        error = math.sqrt(share * (1 - share) * (1 / len(first) + 1 / len(below)))
+        return (sum(first) / len(first) - sum(below) / len(below)) / error if error else 0.0
+
+    @cached_property
+    def _having(self) -> dict[tuple[str, str], dict[int, bool]]:
+        """Word, name of a list → whether each of its passages has the word, of those that were asked for."""
+        return {}
+
+    @cached_property
+    def _judged(self) -> list[str]:
+        """Names of the lists that tell whether a word is topical."""
+        return [name for name in ("bm25", "dense") if self.lists.get(name)] or [*self.lists][:1]
+
+    def are_written_together(self, phrase: str) -> bool:
+        """Return True if a passage has words in small letters side by side."""
+        return any(f" {phrase} " in content.line for content in self.contents)
 
     @cached_property
     def _question_words(self) -> frozenset[int]:

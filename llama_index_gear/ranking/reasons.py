@@ -36,6 +36,7 @@ _OF_LISTS = frozenset({"walk", "tied"})
 _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
 _MAX_WORDS = 5  # that are quoted
+_FIRST = 10  # places of a list that speak for a passage
 _LEAST_DIGITS = 3  # of a number that is quoted alone
 _MOST_ASKED = 3  # words of the question that are quoted beside the place that they gave
 _WORDS = re.compile(r"\w+")
@@ -44,7 +45,7 @@ _SPACELESS = re.compile(f"[{SPACELESS}]")
 _GOES_ON = re.compile(r"\w|\s*:")
 _QUOTES = re.compile(r"[\"“”„«»()\[\]]")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
-_LISTS = {"dense": "its meaning", "bm25": "its words", "pagerank": "facts", "base": "your retriever"}
+_LISTS = {"dense": "its meaning", "bm25": "its words", "pagerank": "the names in it", "base": "your retriever"}
 """List → what finds the passages in it."""
 
 
@@ -83,9 +84,10 @@ def _is_said(pool: Pool, ranked: Ranked, signal: str, said: set[str]) -> bool:
     """Return True if another reason says what this signal has seen."""
     if signal == "in_question":
         return _is_part_of_name(pool, ranked, set(write_line(_find_asked(pool, pool.places[ranked.id])).split()))
+    if signal == "named" and ranked.named_by is not None:
+        return "in_question" in said and ranked.named_by.entity in pool.asked[pool.places[ranked.id]]
     if signal == "linked":
-        asked = set[str]().union(*map(str.split, _list_phrases(pool, ranked)), _split_topics(pool, ranked))
-        is_asked = ranked.linked_by is not None and asked.issuperset(write_line(ranked.linked_by.name).split())
+        is_asked = ranked.linked_by is not None and pool.is_in_question(ranked.linked_by.entity)
         return is_asked or ("named" in said and ranked.linked_by == ranked.named_by)
     is_found = bool(list_ranks(pool, ranked.id)) and (said <= _OF_WORDS or not _OF_LISTS.isdisjoint(said))
     return signal == "new_words" and is_found
@@ -106,34 +108,67 @@ def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
     asked = _split_question(pool, ranked) & written - _split_topics(pool, ranked)
     weights = {word: pool.coverage(word) for word in asked}
     rarest = sorted(weights, key=lambda word: (-weights[word], word))
-    words = _keep_telling(pool, filter(weights.__getitem__, rarest), is_alone=not ranked.phrases)
-    return [*phrases, *words][:_MOST_ASKED]
+    return [*phrases, *(word for word in rarest if weights[word] and _tells(pool, ranked, word))][:_MOST_ASKED]
 
 
 def _list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
     """List the new words that the question writes as the passage does: “response” would not explain “responsive”."""
     asked = _split_question(pool, ranked)
-    return _keep_telling(pool, (word for word in ranked.new_words if word in asked or _SPACELESS.search(word)))
+    return [
+        word for word in ranked.new_words if (word in asked and _tells(pool, ranked, word)) or _SPACELESS.search(word)
+    ]
 
 
-def _keep_telling(pool: Pool, words: Iterable[str], *, is_alone: bool = True) -> list[str]:
-    """Keep the words that say something, and those that most of the pool has only if nothing else is quoted."""
-    telling = [word for word in words if not _is_empty(pool, word)]
-    return [word for word in telling if not pool.is_frequent(word)] or telling * is_alone
+def _tells(pool: Pool, ranked: Ranked, word: str) -> bool:
+    """Return True if a word of the question says something about a passage that has it.
+
+    It is a name, or rather what the question is about (`Pool.is_topical`). Most of the pool lacks it, and it is no part
+    of a longer word or name.
+    """
+    if _is_empty(pool, word) or pool.is_frequent(word) or _is_part(pool, ranked, word):
+        return False
+    return _is_name(pool, _spell(pool.question, word)) or pool.is_topical(word, pool.places[ranked.id])
+
+
+def _is_name(pool: Pool, written: str) -> bool:
+    """Return True if a word has a capital or a digit, and is no common noun."""
+    has_mark = written != written.lower() or any(map(str.isdigit, written))
+    return has_mark and not pool.is_ordinary(written)
+
+
+def _is_part(pool: Pool, ranked: Ranked, word: str) -> bool:
+    """Return True if the question has a word in a compound, or in a longer name.
+
+    So is a word with a capital before a number. Beside another such word it is, if some passage has both side by side
+    and the question is not rather about it: a family name stands alone.
+    """
+    words, spans = _find_words(pool.question)
+    if word not in words or word.isdecimal():  # its letters have another spelling
+        return False
+    at = words.index(word)
+    for one, other in ((at - 1, at), (at, at + 1)):
+        if one < 0 or other == len(words):
+            continue
+        mark = pool.question[spans[one][1] : spans[other][0]]
+        both = [pool.question[slice(*spans[place])] for place in (one, other)]
+        is_name = mark == " " and all(part != part.lower() or part.isdecimal() for part in both)
+        is_whole = is_name and pool.are_written_together(f"{words[one]} {words[other]}")
+        is_alone = is_whole and pool.is_topical(word, pool.places[ranked.id])
+        if mark == "-" or (is_name and both[1].isdecimal()) or (is_whole and not is_alone):
+            return True
+    return False
 
 
 def _list_phrases(pool: Pool, ranked: Ranked) -> list[str]:
     """List the question's phrases that a passage writes, and that say something.
 
-    Left out is what the passage is said to be about, a name that most of the pool writes as one word, and what stands
-    in another phrase.
+    Left out is what the passage is said to be about, what most of the pool has, and what stands in another phrase.
     """
     named = _split_topics(pool, ranked) if ranked.phrases else set()
     found = [
         phrase
         for phrase in _list_whole(pool, ranked)
-        if not all(word in named or _is_empty(pool, word) for word in phrase.split())
-        and not pool.is_frequent(phrase.replace(" ", ""))
+        if not all(word in named or _is_empty(pool, word) for word in phrase.split()) and not pool.is_frequent(phrase)
     ]
     return [phrase for phrase in found if not any(f" {phrase} " in f" {other} " != f" {phrase} " for other in found)]
 
@@ -278,9 +313,10 @@ def _describe_tied(pool: Pool, ranked: Ranked) -> str:
 
 
 def _describe_lists(pool: Pool, ranked: Ranked) -> str:
-    """Say what finds a passage, and at which place."""
+    """Say what finds a passage among the first ten, and at which place; else, where it stands highest."""
     ranks, asked = list_ranks(pool, ranked.id), _list_asked(pool, ranked)
-    places = [f"{_LISTS.get(name, name)} (place {number})" for name, number in ranks.items()]
+    most = max(_FIRST, min(ranks.values(), default=0))
+    places = [f"{_LISTS.get(name, name)} (place {number})" for name, number in ranks.items() if number <= most]
     words = f"; has {_quote(_spell(pool.question, word) for word in asked)} of the question" if asked else ""
     return f"found by {_join(places)}{words}" if places else ""
 
@@ -318,7 +354,11 @@ def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
 
 def _describe_in_question(pool: Pool, ranked: Ranked) -> str:
     passage = pool.places[ranked.id]
-    return f"{_say_topic(pool, passage, _find_asked(pool, passage))}, which the question names"
+    key = _find_asked(pool, passage)
+    is_title = _is_title(pool, passage, key)
+    return (
+        f"{_say_topic(pool, passage, key)}, which the question names" if is_title or not pool.is_frequent(key) else ""
+    )
 
 
 def _describe_named(pool: Pool, ranked: Ranked) -> str:
@@ -326,6 +366,8 @@ def _describe_named(pool: Pool, ranked: Ranked) -> str:
     if link is None or not _is_telling(pool, link):
         return ""
     topic = next(key for key in pool.contents[passage].topics if link.entity in pool.names_of(key))
+    if not (_is_title(pool, passage, topic) or _list_beside(pool, ranked, link)):
+        return ""
     verb = LINKS if split_link(link.triple.predicate)[1] == LINKS else "names"
     return f"{_say_topic(pool, passage, topic)}, {_name_passage(pool, passage, link, f'which {{}} {verb}')}"
 
@@ -334,7 +376,20 @@ def _describe_linked(pool: Pool, ranked: Ranked) -> str:
     link = ranked.linked_by
     if link is None or not _is_telling(pool, link):
         return ""
-    return f"names “{shorten(link.name, _NAME)}”, {_name_passage(pool, pool.places[ranked.id], link, 'as {} does')}"
+    words = _list_beside(pool, ranked, link)
+    if not (words or _is_titled(pool, link)):
+        return ""
+    beside = f"which stands beside {_quote(_spell(pool.question, word) for word in words)} of the question in {{}}"
+    said = _name_passage(pool, pool.places[ranked.id], link, beside)
+    return f"names “{shorten(link.name, _NAME)}”, {said}"
+
+
+def _list_beside(pool: Pool, ranked: Ranked, link: Link) -> list[str]:
+    """List the question's telling words that stand, where a fact is quoted, beside the name that joins passages."""
+    stated = write_line(_write(link.triple)).split() if _has_name(link) else []
+    beside = set(stated).difference(write_line(link.name).split())
+    words = dict.fromkeys(write_line(pool.question).split())
+    return [word for word in words if word in beside and _tells(pool, ranked, word)]
 
 
 def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
@@ -377,9 +432,12 @@ def _join(parts: Sequence[str]) -> str:
 
 def _say_topic(pool: Pool, place: int, key: str) -> str:
     """Say that a passage is about its title. The most frequent subject of its triples is what it speaks of."""
-    topics = pool.contents[place].topics
-    is_title = pool.passages[place].title.strip() and key == next(iter(topics))
-    return f"{'is about' if is_title else 'speaks of'} “{shorten(topics[key], _NAME)}”"
+    verb = "is about" if _is_title(pool, place, key) else "speaks of"
+    return f"{verb} “{shorten(pool.contents[place].topics[key], _NAME)}”"
+
+
+def _is_title(pool: Pool, place: int, key: str) -> bool:
+    return bool(pool.passages[place].title.strip()) and key == next(iter(pool.contents[place].topics))
 
 
 def _name_passage(pool: Pool, place: int, link: Link, clause: str) -> str:

@@ -30,6 +30,7 @@ QUESTION = "Where did the father of Stephen play, and what is milk?"
 EQUAL = RankingWeights(dict.fromkeys(SIGNALS, 1.0))
 BY_FACTS = RankingWeights({"named": 1e3, "linked": 1e3})
 FACT = "Stephen Curry — has the father — Dell Curry"
+BESIDE = "which stands beside “father” and “Stephen” of the question in another passage"
 
 
 def make_pool(*names: str, question: str = QUESTION) -> Pool:
@@ -61,9 +62,7 @@ def test_reasons_in_words() -> None:
         "named": f"speaks of “Dell Curry”, which another passage names: {FACT}",  # "linked" would say it again
         "new_words": "has “play” of the question",
     }
-    assert explain("dell", RankingWeights({"linked": 9.0})) == {
-        "linked": f"names “Dell Curry”, as another passage does: {FACT}"
-    }
+    assert explain("dell", RankingWeights({"linked": 9.0})) == {"linked": f"names “Dell Curry”, {BESIDE}: {FACT}"}
     milk = explain("milk", weights)
     assert milk["in_question"] == "speaks of “Milk”, which the question names"
     assert milk["new_words"] == "has “milk” of the question"
@@ -136,16 +135,15 @@ def test_words_beside_addresses_and_in_links_are_quoted() -> None:
 def test_words_that_say_nothing_are_not_quoted() -> None:
     """Function words, words that fit any subject, and short numbers, in phrases, too.
 
-    Nor are words that most of a large pool has beside others, and names that it writes as one word.
+    Nor are words that most of a large pool has, and names that it writes as one word or two.
     """
     texts = {"a": "Refunds since May", "b": "Also a new Steam refund, Li Hua could 3", "c": "kappa"}
-    others = {str(number): "Steam, LiHua" for number in range(13)}
+    others = {str(number): "Steam, LiHua" for number in range(13)} | {"d": "Li Hua"}
     for more, question, quoted in (
         ({}, "Since new, also refund?", "“refund”"),
         ({}, "Steam refund?", "“Steam refund”"),
-        (others, "Steam or refund?", "“refund”"),
         (others, "Steam refund?", "“Steam refund”"),
-        (others, "Steam?", "“Steam”"),
+        (others, "Steam?", ""),
         (others, "Li Hua?", ""),
         ({}, "Li Hua?", "“Li Hua”"),
         ({}, "Could PS 3?", ""),
@@ -159,6 +157,100 @@ def test_words_that_say_nothing_are_not_quoted() -> None:
             assert (f"has {quoted} of the question" in said) == bool(quoted) and ("has" in said) == bool(quoted)
     german = Pool("New Refund?", passages, {"base": [*texts]}, make_encoder("german", 1.0))
     assert "“New”" in explain("b", RankingWeights({"tied": 9.0}), german)["tied"]
+
+
+def make_list(question: str, asked: dict[int, str], *, length: int = 40) -> Pool:
+    """Make a pool of one list of passages with a word of their own each, and what else some of them say."""
+    passages = [PoolPassage(str(number), f"x{number} {asked.get(number, '')}", []) for number in range(length)]
+    return Pool(question, passages, {"bm25": [passage.id for passage in passages]}, ENCODER)
+
+
+@pytest.mark.parametrize(
+    ("places", "is_quoted"),
+    [
+        ({1, 2, 3, 4}, True),
+        ({1, 2, 3, 4, 20}, True),
+        ({1, 2, 3, 11, 19, 24}, False),  # scattered
+        ({1, 30, 31, 32}, False),
+        ({1}, False),  # no other passage tells what it is worth
+    ],
+)
+def test_a_word_is_quoted_that_leads_its_list(places: set[int], is_quoted: bool) -> None:
+    """A rare name is, wherever it stands; twelve passages tell nothing about a word."""
+    tied = RankingWeights({"tied": 9.0})
+    for word, length, is_said in (("made", 40, is_quoted), ("Bern", 40, True), ("made", 12, True)):
+        pool = make_list(f"{word}?", dict.fromkeys(places, word), length=length)
+        said = "; has “made” of the question" if word == "made" else "; has “Bern” of the question"
+        assert explain("1", tied, pool)["tied"] == f"found by its words (place 2){said * is_said}"
+
+
+def test_a_word_that_most_of_a_pool_has_is_not_quoted_though_it_leads() -> None:
+    pool = make_list("Steam?", {number: "Steam" for number in [*range(10), *range(20, 36)]})
+    assert pool.is_topical("steam", 1) and explain("1", RankingWeights({"tied": 9.0}), pool)["tied"].endswith("2)")
+
+
+def test_a_part_of_a_longer_word_or_name_is_not_quoted() -> None:
+    for question, text, more, quoted in (
+        ("A cross-platform game?", "cross", "", ""),
+        ("In October 2013?", "October", "", ""),
+        ("In October 2013?", "2013", "", "2013"),
+        ("Who, Ada or Bo?", "Ada", "Ada, Bo", "Ada"),
+    ):
+        pool = Pool(question, [PoolPassage("a", text, []), PoolPassage("b", more, [])], {"bm25": ["a"]}, ENCODER)
+        said = f"; has “{quoted}” of the question" if quoted else ""
+        assert explain("a", RankingWeights({"tied": 9.0}), pool)["tied"] == f"found by its words (place 1){said}"
+
+
+def test_a_part_of_a_name_is_quoted_that_leads_or_stands_for_it() -> None:
+    for places, more, is_quoted in (
+        ({1, 2, 3, 4}, "Simon Carless", True),
+        ({1, 11, 12, 13}, "Simon Carless", False),
+        ({1, 11, 12, 13}, "Simon and Carless", True),
+    ):
+        pool = make_list("What did Simon Carless say?", dict.fromkeys(places, "Carless") | {30: more})
+        said = "; has “Carless” of the question" * is_quoted
+        assert explain("1", RankingWeights({"tied": 9.0}), pool)["tied"] == f"found by its words (place 2){said}"
+
+
+def test_what_leads_by_its_words_leads_by_its_meaning_too() -> None:
+    for meant, is_quoted in (({1, 2, 3}, True), ({1, 20, 21, 30}, False), (set(), False)):
+        pool = make_list("made?", dict.fromkeys((1, 2, 3, 4), "made"))
+        others = [PoolPassage(f"m{number}", "made" if number in meant else "", []) for number in range(40)]
+        pool = pool.extend(others, {"dense": [other.id for other in others]})
+        assert ("made" in explain("1", RankingWeights({"tied": 9.0, "new_words": 9.0}), pool)["tied"]) == is_quoted
+
+
+def test_lists_that_have_a_passage_far_down_are_not_said_beside_others() -> None:
+    ids = [str(number) for number in range(40)]
+    passages = [PoolPassage(name, f"x{name}", []) for name in ids]
+    for shift, said in ((3, "its meaning (place 4)"), (20, "the names in it (place 11)")):
+        lists = {"dense": [*ids[-shift:], "0", *ids[1:-shift]], "pagerank": [*ids[1:11], "0"]}
+        pool = Pool("Who?", passages, lists, ENCODER)
+        assert explain("0", RankingWeights({"tied": 9.0}), pool)["tied"] == f"found by {said}"
+
+
+def test_a_name_is_a_reason_beside_words_of_the_question() -> None:
+    """The words stand in what is quoted; a name that the question has is no link."""
+    passages = [
+        PoolPassage("a", "x", [Triple("Ada", "met", "Bo")]),
+        PoolPassage("b", "y", [Triple("Bo", "is", "tall")]),
+    ]
+    passages.append(PoolPassage("c", "z", [Triple("Carl", "knows", "Bo")]))
+    for question, signals in (("Who met?", {"linked"}), ("Who saw?", set()), ("Who met Bo?", set())):
+        pool = Pool(question, passages, {"base": [*"abc"]}, ENCODER)
+        assert explain("c", BY_FACTS, pool).keys() == signals
+        assert explain("b", BY_FACTS, pool).keys() == ({"named"} if "met" in question else set())
+
+
+def test_a_speaker_of_most_passages_is_no_reason() -> None:
+    """What the question names as a title is."""
+    facts = [Triple("Ada", "met", "Bo")]
+    for title, said in (("", {}), ("Ada", {"in_question": "is about “Ada”, which the question names"})):
+        passages = [PoolPassage(str(number), "Ada spoke", facts, title) for number in range(14)]
+        pool = Pool("What says Ada?", passages, {"base": [passage.id for passage in passages]}, ENCODER)
+        weights = RankingWeights({"in_question": 9e3})
+        pool = pool.extend([PoolPassage("x", "", [])], {})
+        assert explain("3", weights, pool) == said
 
 
 def test_a_name_that_the_question_has_is_not_quoted_once_more() -> None:
@@ -215,9 +307,10 @@ def test_a_web_address_is_no_name() -> None:
 def test_another_part_of_a_document_is_no_other_passage() -> None:
     facts = {"a": [Triple("Ada", "met", "Bo")], "b": [Triple("Carl", "knows", "Bo")]}
     passages = [PoolPassage(name, "", facts[name], "Page", "page") for name in "ab"] + [PoolPassage("c", "", [])]
-    pool = Pool("Whom?", passages, {"base": [*"abc"]}, ENCODER)
+    pool = Pool("Whom met?", passages, {"base": [*"abc"]}, ENCODER)
     weights = RankingWeights({"linked": 999.0})
-    assert explain("b", weights, pool) == {"linked": "names “Bo”, as another part of the document does: Ada — met — Bo"}
+    beside = "which stands beside “met” of the question in another part of the document"
+    assert explain("b", weights, pool) == {"linked": f"names “Bo”, {beside}: Ada — met — Bo"}
     assert build_chain(pool, find(pool, "b", weights)) == []
 
 
@@ -260,15 +353,18 @@ def test_a_passage_is_called_by_its_title() -> None:
     ]
     pool = Pool("Who made Hornets?", passages, {"base": ["a", "b", "film"]}, ENCODER)
     film = explain("film", pool=pool)
-    assert film["named"] == "is about “Hornets”, which “Ada (actor)” names: Ada — acted in — Hornets"
-    assert film["in_question"] == "is about “Hornets”, which the question names"
+    assert film["in_question"] == "is about “Hornets”, which the question names" and "named" not in film
+    unasked = Pool("Who made it?", pool.passages, pool.lists, ENCODER)
+    named = "is about “Hornets”, which “Ada (actor)” names: Ada — acted in — Hornets"
+    assert explain("film", BY_FACTS, unasked)["named"] == named
     weights = RankingWeights({"linked": 99.0})
     assert (
         explain("film", weights, pool)["linked"]
         == "names “Ada”, which another passage is about: Ada — acted in — Hornets"
     )
-    both = Pool("Who met Bo?", [passages[0], passages[2]], {"base": []}, ENCODER)
-    assert explain("b", weights, both)["linked"] == "names “Bo”, as “Ada (actor)” does: Ada — met — Bo"
+    both = Pool("Who met?", [passages[0], passages[2]], {"base": []}, ENCODER)
+    beside = "which stands beside “met” of the question in “Ada (actor)”"
+    assert explain("b", weights, both)["linked"] == f"names “Bo”, {beside}: Ada — met — Bo"
     assert build_chain(pool, find(pool, "film")) == [["Ada", "acted in", "Hornets"]]
 
 
@@ -298,15 +394,16 @@ def test_the_reason_is_the_topic_that_is_named() -> None:
     page = PoolPassage("page", "", [Triple("Hornets", "were founded by", "Shinn")], "Handbook")
     base = {"base": ["a", "b", "page"]}
     others = [PoolPassage("a", "Ada", [Triple("Ada", "acted in", "Hornets")]), PoolPassage("b", "Milk", [])]
-    reasons = explain("page", pool=Pool("Who made Hornets?", [*others, page], base, ENCODER))
-    assert reasons["named"] == "speaks of “Hornets”, which another passage names: Ada — acted in — Hornets"
-    assert reasons["in_question"] == "speaks of “Hornets”, which the question names"
+    asked = explain("page", pool=Pool("Who made Hornets?", [*others, page], base, ENCODER))
+    assert asked["in_question"] == "speaks of “Hornets”, which the question names" and "named" not in asked
+    named = explain("page", pool=Pool("Who acted?", [*others, page], base, ENCODER))["named"]
+    assert named == "speaks of “Hornets”, which another passage names: Ada — acted in — Hornets"
 
 
 def make_pair(fact: Triple, *own: Triple, text: str = "x") -> Pool:
     """Make a pool whose first passage states a fact, and whose second states others."""
     passages = [PoolPassage("a", text, [fact]), PoolPassage("b", "y", own), PoolPassage("c", "z", [])]
-    return Pool("Ada?", passages, {"base": ["a", "b", "c"]}, ENCODER)
+    return Pool("Which Server or adviser knows Ada?", passages, {"base": ["a", "b", "c"]}, ENCODER)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +473,8 @@ def test_a_sentence_is_quoted_and_the_words_between_the_names_stay() -> None:
     short = make_pair(Triple("Ada", "Ada, a poet, knows Bob well.", "Bob"), Triple("Carl", "met", "Bob"))
     assert (
         explain("b", RankingWeights({"linked": 999.0}), short)["linked"]
-        == "names “Bob”, as another passage does: “Ada, a poet, knows Bob well.”"
+        == "names “Bob”, which stands beside “knows” and “Ada” of the question in another passage: “Ada, a poet, knows "
+        "Bob well.”"
     )
 
 
@@ -437,7 +535,7 @@ def test_no_reason_says_that_a_passage_names_itself() -> None:
 def test_a_fan_is_linked_and_not_named() -> None:
     """The fan names Dell Curry, as the best passage does; nobody names the fan."""
     reasons = explain("fan")
-    assert reasons["linked"] == f"names “Dell Curry”, as another passage does: {FACT}"
+    assert reasons["linked"] == f"names “Dell Curry”, {BESIDE}: {FACT}"
     assert not reasons.keys() & {"named", "in_question"}
 
 
