@@ -284,7 +284,7 @@ def triple_metadata_keys(node: BaseNode) -> list[str]:
 
 
 def read_triples(node: BaseNode) -> list[Triple]:
-    """Return the triples that `node` carries in either form, without repetition; empty if it carries none.
+    """Return the triples that `node` carries, ours or a property graph's, without repetition; empty if none.
 
     Raises:
         TripleError: `gear_triples` is not a list of subject, predicate, object, or a slot is empty.

@@ -2,8 +2,7 @@
 
 The store itself is compared with the files: each passage that a file has now, and the store has not or has with another
 text, is written; each that its file no longer has is deleted; what was stored without a file stays, and a file that
-would overwrite it fails. So nothing else
-must be remembered, and a run after one that was killed does what is left.
+would overwrite it fails. So nothing else must be remembered, and a run after one that was killed does what is left.
 """
 
 from __future__ import annotations

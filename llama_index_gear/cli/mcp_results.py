@@ -1,4 +1,4 @@
-"""The results of the tools of `mcp`, as data and as text. Nothing here takes seconds to import."""
+"""What the tools of `serving` return, as data and as text. Nothing here takes seconds to import."""
 
 from __future__ import annotations
 

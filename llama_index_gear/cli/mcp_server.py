@@ -1,4 +1,4 @@
-"""`mcp`: serves the tools of a store to a program with a model, by the Model Context Protocol over stdin and stdout."""
+"""`mcp` as a client sees it: names, arguments and descriptions of the tools of `serving`, over stdin and stdout."""
 
 from __future__ import annotations
 

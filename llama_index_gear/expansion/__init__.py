@@ -1,1 +1,1 @@
-"""Graph expansion: from base passages through the graph to further ones, by linking, beam search and PageRank."""
+"""Graph expansion, from passages to further ones, by linking, beam search and PageRank; `GraphRetriever`'s pool."""

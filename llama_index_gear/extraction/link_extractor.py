@@ -292,7 +292,8 @@ class LinkTripleExtractor(TransformComponent):
     that more than five of all passages have, and more than a fiftieth of them, is a common word.
 
     A triple tells the name of the document that it leads to, whatever filters hide that document. `tenant_key` names a
-    field of the metadata, a tenant's or a level of access: links lead only to documents with the same value.
+    field of the metadata, a tenant's or a level of access: links lead only to documents with the same value. Where a
+    call has documents of several tenants it is needed; `update` of a tenant's store sees that tenant's alone.
 
     Only the documents of one call are known. Where documents come one by one, call `update(store)` after each change.
     """

@@ -1,1 +1,1 @@
-"""Graphs for what others made: for a Qdrant collection that exists, and from a property graph."""
+"""What others made: files of a folder as documents, a Qdrant collection that exists, a property graph."""

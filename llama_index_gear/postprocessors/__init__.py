@@ -1,1 +1,1 @@
-"""Graph expansion behind LlamaIndex's node postprocessor interface."""
+"""Ranking, a model's selection and graph expansion, behind LlamaIndex's node postprocessor interface."""

@@ -12,7 +12,12 @@ from typing import Any
 from llama_index_gear.errors import ArgumentError, check_numbers, format_value, read_path
 
 SIGNALS = ("shared_words", "walk", "phrases", "new_words", "linked", "named", "in_question", "tied", "page_links")
-"""Names of the signals."""
+"""Names of the signals.
+
+A new one also needs its values in `signals.Company`, words in `reasons._DESCRIBED`, a weight in `default_weights.json`
+(`learning`), and a row in the guide. What it reads of a node is in `pool.PoolPassage`, filled by
+`reasons.to_pool_passage`.
+"""
 _DEFAULT = Path(__file__).parent / "default_weights.json"
 
 

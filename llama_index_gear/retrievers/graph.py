@@ -24,9 +24,9 @@ _MODES = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SPARSE, VectorStoreQ
 class GraphRetriever(StoreRetriever):
     """Finds passages by search and by the graph, and ranks them together. No LLM.
 
-    Dense search, BM25, and a PageRank over the triples of what both find first each give forty passages to a pool. One
-    weighted sum with learned weights orders it. Its signals are words that a passage shares with
-    the question and with the five best passages, facts of these that name one of its entities or its subject (its
+    Dense search, BM25, and a PageRank over the triples of what both find first each give up to forty passages to a
+    pool (`PoolRetrieval`). One weighted sum with learned weights orders it. Its signals are words that a passage shares
+    with the question and with the five best passages, facts of these that name one of its entities or its subject (its
     title, in the metadata `title`, or the most frequent subject of its triples), its rank in dense search, and links
     between pages (`LinkTripleExtractor`). Where no fact joins passages, words decide. The pool's size doesn't depend on
     `similarity_top_k`: the top 5 are always the first 5 of the top 40.

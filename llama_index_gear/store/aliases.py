@@ -1,4 +1,4 @@
-"""Flows that link names of the same entity, list the links and undo them.
+"""Flows that link names of the same entity, find them in facts, list the links and undo them.
 
 A link joins two entity keys. It stands in the payload of every triple that has one of the two at an end: `aliases` says
 which key has which alias, and the aliases' keys are appended to `entities`, by which neighbors are found. So reading

@@ -173,7 +173,11 @@ def _to_dict(vector: models.SparseVector | None) -> dict[int, float]:
 
 
 def _split_words(text: str) -> str:
-    """Return the text's one spelling with its overlong words split, and text without spaces as pairs of letters."""
+    """Return the text's one spelling with its overlong words split, and text without spaces as pairs of letters.
+
+    It changes no short text of ASCII, and `list_words` and `find_written` don't ask it about these: a rule that does
+    must hold there too.
+    """
     text = unify_spelling(text)
     if "ß" in text or "ẞ" in text:  # as entity keys have it: "STRASSE" is "Straße"
         text = text.replace("ß", "ss").replace("ẞ", "SS")

@@ -16,8 +16,8 @@ A passage with triples names the write that stored it, and so do its triples. A 
 Where no other process can write, step 2 has no condition, and step 3 reads the links alone.
 
 From step 1 to step 4 these triples, or where no other process can write the first of each passage, say that a call is
-at work on them (`UNFINISHED`), and which one. So do those that are deleted with their passage. By them `unfinished`
-finds a call that ended early, and finishes or undoes it.
+at work on them (`UNFINISHED`), and which one. So do those that are deleted with their passage. By them
+`deletes.UnfinishedWrites` finds a call that ended early, and finishes or undoes it.
 
 A writer starts anew only after another has succeeded, so all terminate. The last one to store the passage wins.
 
@@ -27,7 +27,7 @@ passage may be about to be stored.
 
 So a stored passage has all its triples, whatever call dies and at whatever moment. What a call leaves behind when it
 dies is triples without a passage, or that their passage doesn't state. Repeating the call removes them; so does
-`unfinished`.
+`UnfinishedWrites`.
 
 A passage without triples names no write: nothing of it can be incomplete. Nor does one that LlamaIndex's own store
 wrote.

@@ -1,4 +1,7 @@
-"""Flows of Qdrant calls that delete passages with their triples. `commits` says how they go beside other writers."""
+"""Flows that delete passages with their triples, and that finish or undo calls that ended early.
+
+`commits` says how they go beside other writers.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +152,7 @@ class StoreDeletes:
         """Delete passages that were read, and their triples, unless another writer replaces them meanwhile.
 
         The marks tell a later call which triples are left over if this one, named `call`, dies after it deleted the
-        passages. Return the passages that are there once more, as they were: `unfinished` wrote them.
+        passages. Return the passages that are there once more, as they were: `UnfinishedWrites` wrote them.
 
         Args:
             points: of the passages.

@@ -80,7 +80,7 @@ def peers_table(results: Results) -> str:
 
 def recall_table(results: Results, names: Mapping[str, str], places: Mapping[str, tuple[str, str]]) -> str:
     """Return recall and complete questions of some sets, a column each."""
-    head, columns = ["recall@5/@10 (all found)"], []
+    head, columns = ["recall@5/@10 (complete)"], []
     for name, label in names.items():
         of_kinds = {kind: results.files["ranking"].get(f"{name}-{kind}", {"rows": []}) for kind in ("file", "offline")}
         size = of_kinds["offline"]

@@ -25,6 +25,7 @@ from llama_index_gear import (
     passage_id,
     read_triples,
 )
+from llama_index_gear.errors import TenantError
 from llama_index_gear.extraction import link_extractor as links
 from llama_index_gear.extraction.link_extractor import LinkedPassages
 from llama_index_gear.nodes import without_links
@@ -250,6 +251,20 @@ def test_no_link_leads_to_another_tenant() -> None:
     assert [[triple.object for triple in read_triples(node)] for node in linked] == [
         ["B of one"], [], ["B of two"], [], [],
     ]  # fmt: skip
+
+
+def test_links_of_a_tenants_store_stay_within_the_tenant() -> None:
+    """One that another tenant's document got in the same pipeline is taken back; the whole store is not asked for."""
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding(), tenant_field="of")
+    nodes = make({"a.md": ("A", "See [b](b.md).")}, of="one") + make({"b.md": ("Hidden", "x")}, of="two")
+    linked = run_transformations(nodes, [LinkTripleExtractor(), WordEmbedding()])
+    store.add(list(linked))
+    one, two = store.for_tenant("one"), store.for_tenant("two")
+    assert "Hidden" in {triple.object for triple in read_triples(one.get_nodes()[0])}
+    with pytest.raises(TenantError, match="for_tenant"):
+        LinkTripleExtractor().update(store)
+    assert (LinkTripleExtractor().update(one), LinkTripleExtractor().update(two)) == (1, 0)
+    assert [read_triples(node) for node in (*one.get_nodes(), *two.get_nodes())] == [[], []]
 
 
 HOSTILE: dict[str, Callable[[int], str]] = {
