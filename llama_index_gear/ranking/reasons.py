@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
-from llama_index_gear.characters import unify_spelling
-from llama_index_gear.function_words import ENGLISH, GENERAL
 from llama_index_gear.nodes import (
     LINKS,
     is_link,
@@ -21,32 +19,35 @@ from llama_index_gear.nodes import (
     split_link,
     with_explanation,
 )
-from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, write_line
+from llama_index_gear.ranking.question_words import (
+    LEAST_PART,
+    LEAST_SHARE,
+    find_asked_topic,
+    is_part_of_name,
+    is_telling_word,
+    list_asked_words,
+    list_new_words,
+    list_phrases,
+    spell,
+)
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.signals import BEST, Link, read_plain, write_plain_line
+from llama_index_gear.ranking.signals import BEST, Link
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import SPACELESS, Triple, drop_parenthesis, entity_key, serialize_triples
 
-_LEAST_SHARE = 0.05
-"""A signal whose share of the weighted sum is smaller is no reason."""
-_LEAST_PART = 0.15
-"""Nor is one whose share is a smaller part of the largest reason's. Parts of the question always tell something."""
 _OF_WORDS = frozenset({"phrases", "new_words"})
 _OF_LISTS = frozenset({"walk", "tied"})
 _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
 _MAX_WORDS = 5  # that are quoted
 _FIRST = 10  # places of a list that speak for a passage
-_LEAST_DIGITS = 3  # of a number that is quoted alone
-_MOST_ASKED = 3  # words of the question that are quoted beside the place that they gave
-_WORDS = re.compile(r"\w+")
-_UNPARTED = r"[^\w.,;:!?()]+"  # what stands between words of one sentence
 _SPACELESS = re.compile(f"[{SPACELESS}]")
 _GOES_ON = re.compile(r"\w|\s*:")
-_QUOTES = re.compile(r"[\"“”„«»()\[\]]")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
-_LISTS = {"dense": "its meaning", "bm25": "its words", "pagerank": "the names in it", "base": "your retriever"}
-"""List → what finds the passages in it."""
+_LISTS = {"dense": "its meaning", "bm25": "its words", "base": "your retriever"}
+"""List → what finds the passages in it. Names that passages share find those of PageRank's."""
+_MOST_SHARED = 2  # of these names that are quoted
 
 
 def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
@@ -68,22 +69,27 @@ def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
     reasons: dict[str, dict[str, Any]] = {}
     for signal, share in sorted(ranked.shares.items(), key=lambda item: -item[1]):
         describe = _DESCRIBED.get(signal)
-        if describe and share >= _LEAST_SHARE and signal in ranked.signals and (reason := describe(pool, ranked)):
+        if describe and _counts(ranked, signal) and (reason := describe(pool, ranked)):
             reasons.setdefault(reason, {"signal": signal, "share": round(share, 3), "reason": reason})
     said = {reason["signal"] for reason in reasons.values()}
     kept = [reason for reason in reasons.values() if not _is_said(pool, ranked, reason["signal"], said)]
     told = [
-        reason for reason in kept if reason["signal"] == "phrases" or reason["share"] >= _LEAST_PART * kept[0]["share"]
+        reason for reason in kept if reason["signal"] == "phrases" or reason["share"] >= LEAST_PART * kept[0]["share"]
     ]
     if {reason["signal"] for reason in kept} <= _OF_WORDS and (found := _describe_lists(pool, ranked)):
         told.append({"signal": "tied", "share": round(ranked.shares.get("tied", 0.0), 3), "reason": found})
     return sorted(told, key=lambda reason: -reason["share"])
 
 
+def _counts(ranked: Ranked, signal: str) -> bool:
+    """Return True if a signal moved a passage, and has seen something in it."""
+    return ranked.shares.get(signal, 0.0) >= LEAST_SHARE and signal in ranked.signals
+
+
 def _is_said(pool: Pool, ranked: Ranked, signal: str, said: set[str]) -> bool:
     """Return True if another reason says what this signal has seen."""
     if signal == "in_question":
-        return _is_part_of_name(pool, ranked, set(write_line(_find_asked(pool, pool.places[ranked.id])).split()))
+        return is_part_of_name(pool, ranked, set(write_line(find_asked_topic(pool, pool.places[ranked.id])).split()))
     if signal == "named" and ranked.named_by is not None:
         return "in_question" in said and ranked.named_by.entity in pool.asked[pool.places[ranked.id]]
     if signal == "linked":
@@ -91,133 +97,6 @@ def _is_said(pool: Pool, ranked: Ranked, signal: str, said: set[str]) -> bool:
         return is_asked or ("named" in said and ranked.linked_by == ranked.named_by)
     is_found = bool(list_ranks(pool, ranked.id)) and (said <= _OF_WORDS or not _OF_LISTS.isdisjoint(said))
     return signal == "new_words" and is_found
-
-
-def _split_question(pool: Pool, ranked: Ranked) -> set[str]:
-    """Return the question's words in small letters, but for those of its phrases that the passage has."""
-    return set(write_line(pool.question).split()).difference(*map(str.split, _list_whole(pool, ranked)))
-
-
-def _list_asked(pool: Pool, ranked: Ranked) -> list[str]:
-    """List what the question and a passage write alike: phrases, if they are no reason of their own, and rare words.
-
-    Words that stand in addresses alone don't count.
-    """
-    phrases = _list_phrases(pool, ranked) if ranked.shares.get("phrases", 0.0) < _LEAST_SHARE else []
-    written = set(write_plain_line(pool, pool.places[ranked.id]).split())
-    asked = _split_question(pool, ranked) & written - _split_topics(pool, ranked)
-    weights = {word: pool.coverage(word) for word in asked}
-    rarest = sorted(weights, key=lambda word: (-weights[word], word))
-    return [*phrases, *(word for word in rarest if weights[word] and _tells(pool, ranked, word))][:_MOST_ASKED]
-
-
-def _list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
-    """List the new words that the question writes as the passage does: “response” would not explain “responsive”."""
-    asked = _split_question(pool, ranked)
-    return [
-        word for word in ranked.new_words if (word in asked and _tells(pool, ranked, word)) or _SPACELESS.search(word)
-    ]
-
-
-def _tells(pool: Pool, ranked: Ranked, word: str) -> bool:
-    """Return True if a word of the question says something about a passage that has it.
-
-    It is a name, or rather what the question is about (`Pool.is_topical`). Most of the pool lacks it, and it is no part
-    of a longer word or name.
-    """
-    if _is_empty(pool, word) or pool.is_frequent(word) or _is_part(pool, ranked, word):
-        return False
-    return _is_name(pool, _spell(pool.question, word)) or pool.is_topical(word, pool.places[ranked.id])
-
-
-def _is_name(pool: Pool, written: str) -> bool:
-    """Return True if a word has a capital or a digit, and is no common noun."""
-    has_mark = written != written.lower() or any(map(str.isdigit, written))
-    return has_mark and not pool.is_ordinary(written)
-
-
-def _is_part(pool: Pool, ranked: Ranked, word: str) -> bool:
-    """Return True if the question has a word in a compound, or in a longer name.
-
-    So is a word with a capital before a number. Beside another such word it is, if some passage has both side by side
-    and the question is not rather about it: a family name stands alone.
-    """
-    words, spans = _find_words(pool.question)
-    if word not in words or word.isdecimal():  # its letters have another spelling
-        return False
-    at = words.index(word)
-    for one, other in ((at - 1, at), (at, at + 1)):
-        if one < 0 or other == len(words):
-            continue
-        mark = pool.question[spans[one][1] : spans[other][0]]
-        both = [pool.question[slice(*spans[place])] for place in (one, other)]
-        is_name = mark == " " and all(part != part.lower() or part.isdecimal() for part in both)
-        is_whole = is_name and pool.are_written_together(f"{words[one]} {words[other]}")
-        is_alone = is_whole and pool.is_topical(word, pool.places[ranked.id])
-        if mark == "-" or (is_name and both[1].isdecimal()) or (is_whole and not is_alone):
-            return True
-    return False
-
-
-def _list_phrases(pool: Pool, ranked: Ranked) -> list[str]:
-    """List the question's phrases that a passage writes, and that say something.
-
-    Left out is what the passage is said to be about, what most of the pool has, and what stands in another phrase.
-    """
-    named = _split_topics(pool, ranked) if ranked.phrases else set()
-    found = [
-        phrase
-        for phrase in _list_whole(pool, ranked)
-        if not all(word in named or _is_empty(pool, word) for word in phrase.split()) and not pool.is_frequent(phrase)
-    ]
-    return [phrase for phrase in found if not any(f" {phrase} " in f" {other} " != f" {phrase} " for other in found)]
-
-
-def _list_whole(pool: Pool, ranked: Ranked) -> Sequence[str]:
-    """List the question's phrases that a passage writes without a mark between the words that parts sentences.
-
-    Such a mark may stand there if the question has it, too.
-    """
-    text = pool.passages[pool.places[ranked.id]].text
-    return _keep_whole(text, pool.question, tuple(ranked.phrases)) if ranked.phrases else ()
-
-
-@lru_cache(maxsize=256)  # every reason of a passage asks for them
-def _keep_whole(text: str, question: str, phrases: tuple[str, ...]) -> tuple[str, ...]:
-    plain, asked = unify_spelling(read_plain(text)), unify_spelling(question)
-    patterns = {phrase: rf"(?<!\w){_UNPARTED.join(map(re.escape, phrase.split()))}(?!\w)" for phrase in phrases}
-    return tuple(
-        phrase
-        for phrase, pattern in patterns.items()
-        if re.search(pattern, plain, re.IGNORECASE) or not re.search(pattern, asked, re.IGNORECASE)
-    )
-
-
-def _split_topics(pool: Pool, ranked: Ranked) -> set[str]:
-    """Return the words of what a passage is about, if a reason says that the question names it."""
-    least = max(_LEAST_SHARE, _LEAST_PART * max(ranked.shares.values(), default=0.0))
-    is_said = "in_question" in ranked.signals and ranked.shares.get("in_question", 0.0) >= least
-    named = set(write_line(_find_asked(pool, pool.places[ranked.id])).split()) if is_said else set()
-    return set() if _is_part_of_name(pool, ranked, named) else named
-
-
-def _is_part_of_name(pool: Pool, ranked: Ranked, words: set[str]) -> bool:
-    """Return True if words are a part of a longer name of the question that a passage has, and not its title."""
-    place = pool.places[ranked.id]
-    longer = [phrase for phrase in ranked.phrases if words < set(phrase.split())]
-    names = (_spell(pool.question, phrase).split() for phrase in longer)
-    return not pool.passages[place].title.strip() and any(all(word != word.lower() for word in name) for name in names)
-
-
-def _find_asked(pool: Pool, place: int) -> str:
-    """Return the key of what a passage is about that makes up most of the question."""
-    return max(pool.asked[place], key=pool.coverage)
-
-
-def _is_empty(pool: Pool, word: str) -> bool:
-    """Return True for a word that says nothing: a stop word, another that fits any subject, or a short number."""
-    is_general = pool.encoder.language == "english" and (word in ENGLISH or word in GENERAL)
-    return is_general or (word.isdecimal() and len(word) < _LEAST_DIGITS) or not pool.encoder.split_words(word)
 
 
 def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
@@ -314,51 +193,52 @@ def _describe_tied(pool: Pool, ranked: Ranked) -> str:
 
 def _describe_lists(pool: Pool, ranked: Ranked) -> str:
     """Say what finds a passage among the first ten, and at which place; else, where it stands highest."""
-    ranks, asked = list_ranks(pool, ranked.id), _list_asked(pool, ranked)
+    ranks = list_ranks(pool, ranked.id)
+    asked = [] if _describe_phrases(pool, ranked) and _counts(ranked, "phrases") else list_asked_words(pool, ranked)
     most = max(_FIRST, min(ranks.values(), default=0))
-    places = [f"{_LISTS.get(name, name)} (place {number})" for name, number in ranks.items() if number <= most]
-    words = f"; has {_quote(_spell(pool.question, word) for word in asked)} of the question" if asked else ""
+    places = [f"{_name_list(pool, ranked, name)} (place {number})" for name, number in ranks.items() if number <= most]
+    words = f"; has {_quote(spell(pool.question, word) for word in asked)} of the question" if asked else ""
     return f"found by {_join(places)}{words}" if places else ""
 
 
+def _name_list(pool: Pool, ranked: Ranked, name: str) -> str:
+    """Say what finds the passages of a list."""
+    if name != "pagerank":
+        return _LISTS.get(name, name)
+    place, number = pool.places[ranked.id], pool.entity_passages
+    facts = [fact for fact in pool.passages[place].triples if not is_link(fact)]
+    written = {entity_key(end): end for fact in facts for end in (fact.subject, fact.object) if "://" not in end}
+    shared = sorted((key for key in written if 1 < number[key] <= MAX_LINK_PASSAGES), key=number.__getitem__)
+    ends = (written[key] for key in shared)
+    telling = (end for end in ends if not pool.is_ordinary(end) and _is_elsewhere(pool, place, end))
+    names = [shorten(end, _NAME) for end in islice(telling, _MOST_SHARED)]
+    return f"what other passages say of {_quote(names)}" if names else "names that many passages share"
+
+
+def _is_elsewhere(pool: Pool, place: int, name: str) -> bool:
+    """Return True if another document names an entity, too."""
+    keys = pool.names_of(entity_key(name))
+    others = (other for other in range(len(pool.passages)) if not pool.are_of_one_document(place, other))
+    return any(key in pool.contents[other].entities for other in others for key in keys)
+
+
 def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
-    phrases = [_spell(pool.question, phrase) for phrase in _list_phrases(pool, ranked)]
-    return f"has {_quote(phrases)} of the question" if phrases else ""
-
-
-def _spell(text: str, phrase: str) -> str:
-    """Return some words of a line as a text writes them, with its capitals and marks, but for quotes and brackets."""
-    if text.isascii() and phrase.isascii():  # far faster than a pattern of its own, and the same words
-        written, spans = _find_words(text)
-        wanted = phrase.lower().split()
-        for place in range(len(written) - len(wanted) + 1):
-            if written[place : place + len(wanted)] == wanted:
-                return _QUOTES.sub("", text[spans[place][0] : spans[place + len(wanted) - 1][1]])
-        return phrase
-    words = r"\W+".join(map(re.escape, phrase.split()))
-    matched = re.search(rf"\b{words}\b", text, re.IGNORECASE)
-    return _QUOTES.sub("", matched[0]) if matched else phrase
-
-
-@lru_cache(maxsize=8)  # the question's, for each of its words
-def _find_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
-    """Return the words of a text, in small letters, and where each begins and ends."""
-    found = [*_WORDS.finditer(text)]
-    return [match[0].lower() for match in found], [match.span() for match in found]
+    words = [spell(pool.question, phrase) for phrase in list_asked_words(pool, ranked)]
+    return f"has {_quote(words)} of the question" if list_phrases(pool, ranked) else ""
 
 
 def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
-    words = [_spell(pool.question, word) for word in _list_new_words(pool, ranked)]
+    words = [spell(pool.question, word) for word in list_new_words(pool, ranked)]
     return f"has {_quote(words)} of the question" if words else ""
 
 
 def _describe_in_question(pool: Pool, ranked: Ranked) -> str:
     passage = pool.places[ranked.id]
-    key = _find_asked(pool, passage)
-    is_title = _is_title(pool, passage, key)
-    return (
-        f"{_say_topic(pool, passage, key)}, which the question names" if is_title or not pool.is_frequent(key) else ""
-    )
+    key = find_asked_topic(pool, passage)
+    if _is_title(pool, passage, key):
+        return f"{_say_topic(pool, passage, key)}, which the question names"
+    name = shorten(pool.contents[passage].topics[key], _NAME)
+    return "" if pool.is_frequent(key) else f"names “{name}”, as the question does"
 
 
 def _describe_named(pool: Pool, ranked: Ranked) -> str:
@@ -379,7 +259,7 @@ def _describe_linked(pool: Pool, ranked: Ranked) -> str:
     words = _list_beside(pool, ranked, link)
     if not (words or _is_titled(pool, link)):
         return ""
-    beside = f"which stands beside {_quote(_spell(pool.question, word) for word in words)} of the question in {{}}"
+    beside = f"which stands beside {_quote(spell(pool.question, word) for word in words)} of the question in {{}}"
     said = _name_passage(pool, pool.places[ranked.id], link, beside)
     return f"names “{shorten(link.name, _NAME)}”, {said}"
 
@@ -389,7 +269,7 @@ def _list_beside(pool: Pool, ranked: Ranked, link: Link) -> list[str]:
     stated = write_line(_write(link.triple)).split() if _has_name(link) else []
     beside = set(stated).difference(write_line(link.name).split())
     words = dict.fromkeys(write_line(pool.question).split())
-    return [word for word in words if word in beside and _tells(pool, ranked, word)]
+    return [word for word in words if word in beside and is_telling_word(pool, ranked, word)]
 
 
 def _describe_page_links(pool: Pool, ranked: Ranked) -> str:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.ranking.pool import Pool, PoolPassage
+from llama_index_gear.ranking.question_words import spell
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.reasons import _names, _spell, build_chain, explain_place, list_ranks
+from llama_index_gear.ranking.reasons import _names, build_chain, explain_place, list_ranks
 from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple, serialize_triples
@@ -64,7 +65,7 @@ def test_reasons_in_words() -> None:
     }
     assert explain("dell", RankingWeights({"linked": 9.0})) == {"linked": f"names “Dell Curry”, {BESIDE}: {FACT}"}
     milk = explain("milk", weights)
-    assert milk["in_question"] == "speaks of “Milk”, which the question names"
+    assert milk["in_question"] == "names “Milk”, as the question does"
     assert milk["new_words"] == "has “milk” of the question"
     stephen = "found by your retriever (place 1); has “father” and “Stephen” of the question"
     assert explain("stephen", RankingWeights({"tied": 9.0})) == {"tied": stephen}
@@ -89,10 +90,10 @@ def test_reasons_by_words() -> None:
     weights = RankingWeights({"phrases": 9.0, "new_words": 9.0})
     assert explain("f", weights, more) == phrases  # “zebras” are not in the question
     more = Pool("Zebras? “Eta”-Theta?", more.passages, base, ENCODER)
-    phrases = {"phrases": "has “Eta-Theta” of the question"}
+    phrases = {"phrases": "has “Eta-Theta” and “Zebras” of the question"}
     assert explain("f", weights, more) == phrases
     (found,) = [one["reason"] for one in explain_place(more, find(more, "f", weights)) if one["signal"] == "tied"]
-    assert found == "found by your retriever (place 6); has “Zebras” of the question"
+    assert found == "found by your retriever (place 6)"
     placed = explain_place(more, find(more, "f", RankingWeights({"phrases": 0.3, "tied": 9.0})))
     assert [one["signal"] for one in placed] == ["tied", "phrases"]
     (found,) = explain_place(more, find(more, "f", RankingWeights({})))
@@ -223,10 +224,24 @@ def test_what_leads_by_its_words_leads_by_its_meaning_too() -> None:
 def test_lists_that_have_a_passage_far_down_are_not_said_beside_others() -> None:
     ids = [str(number) for number in range(40)]
     passages = [PoolPassage(name, f"x{name}", []) for name in ids]
-    for shift, said in ((3, "its meaning (place 4)"), (20, "the names in it (place 11)")):
+    for shift, said in ((3, "its meaning (place 4)"), (20, "names that many passages share (place 11)")):
         lists = {"dense": [*ids[-shift:], "0", *ids[1:-shift]], "pagerank": [*ids[1:11], "0"]}
         pool = Pool("Who?", passages, lists, ENCODER)
         assert explain("0", RankingWeights({"tied": 9.0}), pool)["tied"] == f"found by {said}"
+
+
+def test_names_that_few_passages_share_are_said_where_they_found_a_passage() -> None:
+    facts = {"0": ("Ada", "met", "Bo"), "1": ("Bo", "saw", "Cy"), "2": ("Cy", "knew", "pie"), "3": ("pie", "is", "Cy")}
+    facts |= {str(number): ("Ada", "met", f"X{number}") for number in range(4, 20)}
+    passages = [PoolPassage(name, f"x{name}", [Triple(*slots)]) for name, slots in facts.items()]
+    pool = Pool("Who?", passages, {"pagerank": [*facts]}, ENCODER)
+    for name, said in (("0", "what other passages say of “Bo”"), ("9", "names that many passages share")):
+        found = f"found by {said} (place {int(name) + 1})"
+        assert explain(name, RankingWeights({"tied": 9.0}), pool)["tied"] == found
+    weights = RankingWeights({"tied": 9.0})
+    assert "“Cy” (place 3)" in explain("2", weights, pool)["tied"]  # "pie" is no name
+    pages = [passage._replace(document="page" if passage.id in "123" else "") for passage in passages]
+    assert "many" in explain("2", weights, Pool("Who?", pages, {"pagerank": [*facts]}, ENCODER))["tied"]
 
 
 def test_a_name_is_a_reason_beside_words_of_the_question() -> None:
@@ -395,7 +410,7 @@ def test_the_reason_is_the_topic_that_is_named() -> None:
     base = {"base": ["a", "b", "page"]}
     others = [PoolPassage("a", "Ada", [Triple("Ada", "acted in", "Hornets")]), PoolPassage("b", "Milk", [])]
     asked = explain("page", pool=Pool("Who made Hornets?", [*others, page], base, ENCODER))
-    assert asked["in_question"] == "speaks of “Hornets”, which the question names" and "named" not in asked
+    assert asked["in_question"] == "names “Hornets”, as the question does" and "named" not in asked
     named = explain("page", pool=Pool("Who acted?", [*others, page], base, ENCODER))["named"]
     assert named == "speaks of “Hornets”, which another passage names: Ada — acted in — Hornets"
 
@@ -657,7 +672,7 @@ def test_words_are_quoted_as_a_pattern_finds_them() -> None:
         phrase = " ".join(draw.choices(["the", "sea", "of", "_x", "9", "thesea"], k=draw.randint(1, 3)))
         words = r"\W+".join(phrase.split())
         found = re.search(rf"\b{words}\b", text, re.IGNORECASE)
-        assert _spell(text, phrase) == (found[0] if found else phrase)
+        assert spell(text, phrase) == (found[0] if found else phrase)
 
 
 @given(st.text("ab :\n_é", max_size=12), st.text("ab :é", min_size=1, max_size=3))
