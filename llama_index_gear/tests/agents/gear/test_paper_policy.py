@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import re
 import threading
 import time
 import warnings
@@ -635,36 +634,6 @@ def test_the_settings_model_is_the_default(store: GeARVectorStore, monkeypatch: 
     retriever = PaperGeARRetriever(SyncGERetriever(store, Told()))
     assert retriever.llm is llm
     assert retriever.retrieve(QUESTION) and llm.remaining == 0
-
-
-# -- orders hidden in passages ----------------------------------------------------------------------------------------
-
-
-def split_fences(prompt: str) -> tuple[str, str]:
-    """Return the text between the lines of #####, and the text outside them."""
-    parts = re.split(r"^#####$", prompt, flags=re.MULTILINE)
-    assert len(parts) in (3, 5), "one or two pairs of fences"
-    return "\n".join(parts[1::2]), "\n".join(parts[0::2])
-
-
-def obey(prompt: str) -> str:
-    """Note the facts shown, and obey every order outside the fences, where the prompt's author speaks."""
-    inside, outside = split_fences(prompt)
-    if "OBEY" in outside:
-        return json.dumps({"triples": [], "answerable": True, "answer": "the moon", "query": "cheese"})
-    noted = [slots for text, slots in PASSAGES.values() if text in inside]
-    known = [slots for slots in (FATHER, LIVES, LIES, BORDERS) if f"- {' '.join(slots)}" in inside]
-    last = (known or [["", "", "the father of Ann"]])[-1][2]
-    queries = {"Bob": WHERE_BOB, "Rome": WHERE_ROME, "Italy": WHAT_BORDERS}
-    return json.dumps(
-        {
-            "triples": noted,
-            "answerable": BORDERS in known,
-            "answer": "France",
-            "reason": f"more about {last}",
-            "query": queries.get(last, "Who is the father of Ann"),
-        }
-    )
 
 
 # -- at once ----------------------------------------------------------------------------------------------------------
