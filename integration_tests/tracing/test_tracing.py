@@ -40,7 +40,6 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.expansion.pipeline import GraphExpansionEvent
 from llama_index_gear.retrievers.base import GeAREvent
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -305,7 +304,7 @@ class Events(BaseEventHandler):
     seen: list[dict[str, Any]] = []
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        if isinstance(event, GeAREvent | GraphExpansionEvent):
+        if isinstance(event, GeAREvent):
             assert event.span_id and event.span_id.startswith("gear.")
             self.seen.append(event.model_dump(exclude={"timestamp", "tags"}))
 
