@@ -127,17 +127,6 @@ def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_an_agent_s_client_repeats_what_a_busy_server_refuses(
-    server: OpenAIServer, store: GeARVectorStore, mode: str
-) -> None:
-    server.script(Reply("Slow down", status=429, headers={"Retry-After": "0"}), Reply(json.dumps(STEP)))
-    engine = GeARQueryEngine.from_vector_store(store, llm=server.llm(max_retries=2))
-    question = "What did Ada Lovelace write notes on?"
-    response = engine.query(question) if mode == "sync" else await engine.aquery(question)
-    assert str(response) == "the Analytical Engine [1]" and len(server.requests) == 2
-
-
-@pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_an_agent_of_a_slow_model_ends_in_time(server: OpenAIServer, store: GeARVectorStore, mode: str) -> None:
     server.script(Reply(json.dumps(STEP), delay=60.0))
     engine = GeARQueryEngine.from_vector_store(store, llm=server.llm(), abstain=True, budget=Budget(timeout=0.3))

@@ -186,20 +186,6 @@ async def test_gear_s_agent_walks_a_graph_that_exists(
     assert "gift" in gift.passages and dog.passages == []  # nothing of the graph is about a dog
 
 
-def test_gear_s_agent_keeps_links_to_something_else_if_told_to(
-    store: GeARVectorStore, graph: ExternalTripleStore
-) -> None:
-    llm = ScriptedLLM([write_facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
-    base = RankBM25Retriever([TextNode(id_="tea", text="Gift of tea")])
-    retriever = PaperGeARRetriever(
-        SyncGERetriever(store, base, llm=llm, graph=graph, check_alignment=False), calls="single"
-    )
-    _, trace = retriever.retrieve_with_trace(QUESTION)
-    (step,) = trace.steps
-    assert (step.misaligned, len(step.linked)) == ([], 2)
-    assert all(link.passages for link in trace.links)
-
-
 def test_a_missing_graph_is_found_out_before_the_model_is_asked(store: GeARVectorStore, tmp_path: Path) -> None:
     with ExternalTripleStore.from_path(tmp_path, embed_model=WordEmbedding()) as empty:
         retrievers: list[Any] = [

@@ -165,16 +165,6 @@ async def test_facts_that_suffice_end_the_search(
 
 
 @MODES
-@pytest.mark.parametrize("again", [QUESTION, QUESTION.upper() + "?"])
-async def test_a_query_that_was_searched_before_ends_the_search(
-    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, again: str
-) -> None:
-    llm = ScriptedLLM([write_facts(JAWS), ask_next(again), "[2]"])
-    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
-    assert (found, trace.stopped, len(trace.steps), llm.remaining) == (["milk"], "repeated query", 1, 0)
-
-
-@MODES
 async def test_replies_that_cannot_be_read(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     """An unreadable ranking leaves nothing out; an unreadable decision ends the search."""
     llm = ScriptedLLM(["?", "?", "?", "?", "?", "?"])
