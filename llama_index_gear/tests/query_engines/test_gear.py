@@ -1,4 +1,4 @@
-"""GeAR's query engine on a real embedded store, alone and composed with LlamaIndex's own parts."""
+"""GeAR's query engine on a real embedded store."""
 
 from __future__ import annotations
 
@@ -19,11 +19,8 @@ from llama_index.core.instrumentation.events.query import QueryEndEvent, QuerySt
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.query_engine import SubQuestionQueryEngine
-from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.tools import QueryEngineTool
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear import (
@@ -415,40 +412,3 @@ async def get_last(engine: GeARQueryEngine, question: str) -> Any:
     async for item in engine.astream_events(question):
         last = item
     return last
-
-
-# -- composed with LlamaIndex -----------------------------------------------------------------------------------------
-
-
-def make_tool(engine: BaseQueryEngine, name: str = "facts") -> QueryEngineTool:
-    return QueryEngineTool.from_defaults(engine, name=name, description="questions over several passages")
-
-
-def make_sub_question_engine(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEngine:
-    asked = [{"sub_question": "Who is Ann", "tool_name": "one"}, {"sub_question": "Tea", "tool_name": "two"}]
-    engines = {
-        name: GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=make_thoughtful_llm(name))))
-        for name in ("one", "two")
-    }
-    writer = ScriptedLLM(["both"])
-    return SubQuestionQueryEngine(
-        LLMQuestionGenerator.from_defaults(llm=ScriptedLLM([json.dumps({"items": asked})])),
-        get_response_synthesizer(llm=writer, use_async=use_async),
-        [make_tool(engine, name) for name, engine in engines.items()],
-        callback_manager=CallbackManager([]),
-        verbose=False,
-        use_async=use_async,
-    )
-
-
-def check_sub_questions(response: Any) -> None:
-    assert str(response) == "both"
-    texts = [source.node.get_content() for source in response.source_nodes[:2]]
-    assert texts == ["Sub question: Who is Ann\nResponse: one", "Sub question: Tea\nResponse: two"]
-    sources = response.source_nodes[2:]
-    assert len(sources) == 2 * len(PASSAGES) and all("gear_chain" in source.node.metadata for source in sources)
-
-
-@MODES
-async def test_under_a_sub_question_engine(store: GeARVectorStore, mode: Mode) -> None:
-    check_sub_questions(await ask(mode, make_sub_question_engine(store, use_async=mode == "async")))

@@ -13,13 +13,9 @@ import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import CompletionResponse
-from llama_index.core.node_parser import HierarchicalNodeParser, TokenTextSplitter, get_leaf_nodes
-from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever
+from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
-from llama_index.core.schema import Document, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.storage.docstore import SimpleDocumentStore
-from llama_index.core.storage.storage_context import StorageContext
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from qdrant_client import models
 
@@ -364,13 +360,6 @@ def make_retriever(store: GeARVectorStore) -> NaiveGERetriever:
     return NaiveGERetriever(store, similarity_top_k=6)
 
 
-async def test_in_a_query_engine(store: GeARVectorStore) -> None:
-    llm = ScriptedLLM(["1982", "1982"])
-    engine = RetrieverQueryEngine.from_args(make_retriever(store), llm=llm)
-    assert str(engine.query(QUESTION)) == str(await engine.aquery(QUESTION)) == "1982"
-    assert "Virginia Tech" in llm.history[0] and "gear_" not in llm.history[0]
-
-
 def test_a_fusion_knows_a_passage_again(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
     """A passage found by two retrievers, or for two questions by two chains, is one passage with summed shares."""
     index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
@@ -490,36 +479,6 @@ def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore, monk
         search: Any = BeamSearch(scorer=scorer, beam_size=2)
         NaiveGERetriever(store, beam_search=search, similarity_top_k=7).retrieve(QUESTION)
         assert seen.pop() == expected
-
-
-async def test_under_auto_merging(tmp_path: Path, embed_model: WordEmbedding) -> None:
-    text = " ".join(text + "." for text, _ in PASSAGES.values())
-    sizes = {"large": 256, "small": 32}
-    parser = HierarchicalNodeParser.from_defaults(
-        node_parser_ids=list(sizes),
-        node_parser_map={name: TokenTextSplitter(chunk_size=size, chunk_overlap=0) for name, size in sizes.items()},
-    )
-    tree = parser.get_nodes_from_documents([Document(id_="all", text=text)])
-    leaves = get_leaf_nodes(tree)
-    for leaf in leaves:
-        leaf.embedding = embed_model.get_text_embedding(leaf.get_content())
-    store = GeARVectorStore.from_path(tmp_path / "leaves", embed_model=embed_model, embed_triples=True)
-    store.add([attach_triples(leaf, [Triple("Dell Curry", "is in", "everything")]) for leaf in leaves])
-    docstore = SimpleDocumentStore()
-    docstore.add_documents(tree)
-    context = StorageContext.from_defaults(docstore=docstore)
-    merging = AutoMergingRetriever(
-        NaiveGERetriever(store, similarity_top_k=len(leaves)),  # type: ignore[arg-type]  # any retriever serves
-        context,
-        verbose=False,
-    )
-    merged = merging.retrieve(QUESTION)
-    assert len(merged) < len(leaves)
-    # and the other way round: merged parents, which the store doesn't know, pass through our postprocessor
-    assert (
-        list_ids(DiverseTripleBeamSearch(store).postprocess_nodes(merged, query_str=QUESTION))[0] == list_ids(merged)[0]
-    )
-    store.close()
 
 
 async def test_as_a_postprocessor_of_any_engine(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
