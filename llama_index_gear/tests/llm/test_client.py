@@ -27,6 +27,7 @@ from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.client_responses import count_tokens, read_text
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES
 
 FACT = '{"entities": [], "triples": [["Ann", "father", "Bob"]]}'
 
@@ -165,9 +166,6 @@ class Overloaded(Exception):
 async def ask(mode: str, llm: ScriptedLLM, **limits: Any) -> Any:
     request = make_request("x", **limits)
     return ask_llm(llm, request) if mode == "sync" else await aask_llm(llm, request)
-
-
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 @MODES

@@ -23,6 +23,7 @@ from llama_index_gear import PassageSelector
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.nodes import with_explanation
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import list_ids
 
 QUESTION = "Where did the father of Stephen Curry play?"
 TEXTS = {
@@ -33,10 +34,6 @@ TEXTS = {
 }
 NODES = [TextNode(id_=name, text=text) for name, text in TEXTS.items()]
 RESULTS = [NodeWithScore(node=node, score=0.5) for node in NODES]
-
-
-def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [result.node.node_id for result in found]
 
 
 async def select_both_ways(

@@ -20,7 +20,7 @@ from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear import (
@@ -28,13 +28,12 @@ from llama_index_gear import (
     GeARQueryEngine,
     GeARVectorStore,
     SyncGERetriever,
-    Triple,
-    attach_triples,
 )
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES, fill_store, list_ids, unlabelled
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
@@ -71,28 +70,15 @@ COMPACT = {
 }
 
 
-def make_nodes() -> list[BaseNode]:
-    made = []
-    for name, (text, fact) in PASSAGES.items():
-        node = TextNode(id_=name, text=text, metadata={"name": name})
-        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = ["name"]
-        node.embedding = WordEmbedding().get_text_embedding(text)
-        made.append(attach_triples(node, [Triple(*fact)]))
-    return made
-
-
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(
-        tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding(), embed_triples=True
+    yield from fill_store(
+        tmp_path_factory.mktemp("store"),
+        [unlabelled(name, text, [fact], name=name) for name, (text, fact) in PASSAGES.items()],
     )
-    store.add(make_nodes())
-    yield store
-    store.close()
 
 
 Mode = str
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 async def ask(mode: Mode, engine: BaseQueryEngine, question: str = QUESTION) -> Any:
@@ -110,10 +96,6 @@ async def join_pieces(response: Any) -> str:
     if isinstance(response, StreamingResponse):
         return "|".join(response.response_gen)
     return str(response)
-
-
-def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [node.node.node_id for node in found]
 
 
 def select_search_metadata(response: Any) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from llama_index_gear.flow import Flow
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import list_ids
 from llama_index_gear.triple import StoredTriple
 
 NotedReads: TypeAlias = list[tuple[str, tuple[Any, ...]]]
@@ -75,10 +76,6 @@ def store(tmp_path: Path, embed_model: WordEmbedding) -> Iterator[GeARVectorStor
     store.add(make_nodes(embed_model))
     yield store
     store.close()
-
-
-def list_ids(found: list[NodeWithScore]) -> list[str]:
-    return [node.node.node_id for node in found]
 
 
 async def retrieve_both_ways(retriever: BaseRetriever, question: str | QueryBundle = QUESTION) -> list[NodeWithScore]:

@@ -32,13 +32,14 @@ from llama_index_gear import (
     T2RAGQueryEngine,
     T2RAGRetriever,
     Triple,
-    attach_triples,
 )
 from llama_index_gear.agents.gear.paper_policy import PROMPTS, PROMPTS_OF_CALLS, GeARPolicy
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import fill_store
+from llama_index_gear.tests.store_contract import passage
 
 QUESTION = "Where was the director of Gift born?"
 ONLY = MetadataFilters(filters=[MetadataFilter(key="open", value="yes")])
@@ -49,22 +50,13 @@ BUDGET = Budget(max_llm_calls=3, max_tokens=1000, timeout=60)
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    embed_model = WordEmbedding()
     told = {
         "gift": ("Gift is a film that Curtiz directed.", ("Gift", "directed by", "Curtiz")),
         "curtiz": ("Curtiz came from Budapest.", ("Curtiz", "born in", "Budapest")),
         "tea": ("Tea grows in Assam.", ("Tea", "grown in", "Assam")),
     }
-    with GeARVectorStore.from_path(
-        tmp_path_factory.mktemp("store"), embed_model=embed_model, embed_triples=True
-    ) as made:
-        nodes = []
-        for name, (text, fact) in told.items():
-            node = attach_triples(TextNode(id_=name, text=text, metadata={"open": "yes"}), [Triple(*fact)])
-            node.embedding = embed_model.get_text_embedding(text)
-            nodes.append(node)
-        made.add(nodes)
-        yield made
+    nodes = [passage(name, text, [fact], metadata={"open": "yes"}) for name, (text, fact) in told.items()]
+    yield from fill_store(tmp_path_factory.mktemp("store"), nodes)
 
 
 @pytest.fixture(scope="module")
