@@ -108,6 +108,8 @@ NASTY = {
     "flags": ("", "answerable: sufficient: query: "),
     "rankings": ("", "[1] > "),
     "clues": ("", "1. a | b | c\n"),
+    "facts that are cut off": ("", '{"facts": [{"clue": 1, "triple": ["a", '),
+    "long notes": ('{"query": "Who?", "notes": "', "x"),
     "pipes": ("", "|"),
 }
 

@@ -606,12 +606,6 @@ async def test_a_filter_binds_every_hop_and_the_linking(store: GeARVectorStore, 
 # -- input ------------------------------------------------------------------------------------------------------------
 
 
-@MODES
-async def test_white_space_around_the_question_is_none_of_it(store: GeARVectorStore, mode: Mode) -> None:
-    found, trace = await retrieve(mode, make_gear(store, ONE_STEP)[0], f"\n {QUESTION}  ")
-    assert trace.question == trace.steps[0].query == QUESTION and found
-
-
 def test_the_settings_model_is_the_default(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     llm = ScriptedLLM(ONE_STEP)
     monkeypatch.setattr(Settings, "_llm", llm)
