@@ -27,6 +27,7 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.response_synthesizers import BaseSynthesizer, ResponseMode, get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType, TextNode
 from llama_index.core.settings import Settings
+from llama_index.core.tools import ToolMetadata
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agents.verification import PROMPTS, verify_flow
@@ -43,7 +44,7 @@ from llama_index_gear.llm.escaping import (
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
 from llama_index_gear.llm.thoughts import read_said
 from llama_index_gear.nodes import llm_texts, name_passage, shorten
-from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TOOL_NAME, AgentQueryTool, make_tool
+from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TOOL_NAME, AgentQueryTool
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
@@ -218,7 +219,10 @@ class AgentQueryEngine(HasPrompts, BaseQueryEngine):
             ArgumentError: `name` or `description` is no text, or is empty.
 
         """
-        return make_tool(self, name, description)
+        for argument, value in (("name", name), ("description", description)):
+            if not isinstance(value, str) or not value.strip():
+                raise ArgumentError(f"{argument} must be a text that is not empty, got {value!r}")
+        return AgentQueryTool(self, ToolMetadata(name=name, description=description))
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Return the agent's passages, postprocessed."""
