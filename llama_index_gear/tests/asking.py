@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from llama_index_gear import GeARVectorStore
+from llama_index_gear import ExternalTripleStore, GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import passage
+from llama_index_gear.triple import GraphTriple
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
@@ -23,9 +25,25 @@ def fill_store(folder: Path, passages: Iterable[BaseNode], *, embed_triples: boo
         yield store
 
 
+@dataclass
+class House:
+    """A store and a graph, for what searches either."""
+
+    store: GeARVectorStore
+    graph: ExternalTripleStore
+
+
+def fill_house(folder: Path, passages: Iterable[BaseNode], triples: Iterable[GraphTriple]) -> Iterator[House]:
+    """`fill_store`, and a graph of these triples."""
+    with ExternalTripleStore.from_path(folder / "graph", embed_model=WordEmbedding()) as graph:
+        graph.load(triples)
+        for store in fill_store(folder / "store", passages):
+            yield House(store, graph)
+
+
 def unlabelled(node_id: str, text: str, triples: Iterable[Iterable[str]] = (), **metadata: Any) -> BaseNode:
     """Make a passage whose metadata no model is shown."""
-    made = passage(node_id, text, [tuple(slots) for slots in triples], metadata=metadata)  # type: ignore[misc]
+    made = passage(node_id, text, triples, metadata=metadata)
     made.excluded_llm_metadata_keys += metadata
     made.excluded_embed_metadata_keys += metadata
     return made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,15 +15,12 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index_gear import (
     DiverseTripleBeamSearch,
     ExternalGeARRetriever,
-    ExternalTripleStore,
     GeARRetriever,
     GeARTripleExtractor,
-    GeARVectorStore,
     PassageSelector,
     SyncGERetriever,
     T2RAGRetriever,
     Triple,
-    attach_triples,
 )
 from llama_index_gear.agents.gear.paper_calls import READ_AND_REASON_PROMPT, read_and_reason_flow, read_gist_flow
 from llama_index_gear.agents.gear.paper_policy import GistState
@@ -39,7 +35,9 @@ from llama_index_gear.flow import CallLLM, Reply, run
 from llama_index_gear.llm.prompting import drop_echoes, require_own
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
-from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.tests.asking import House, fill_house
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import GraphTriple
 
@@ -117,26 +115,10 @@ def test_an_extractor_counts_what_it_left_out() -> None:
 QUESTION = "Which team did the father of Stephen Curry join?"
 
 
-@dataclass
-class House:
-    """The store and the graph that the methods search."""
-
-    store: GeARVectorStore
-    graph: ExternalTripleStore
-
-
 @pytest.fixture(scope="module")  # nobody writes to it
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    folder, embed_model = tmp_path_factory.mktemp("echoes"), WordEmbedding()
-    with (
-        GeARVectorStore.from_path(folder / "store", embed_model=embed_model, embed_triples=True) as store,
-        ExternalTripleStore.from_path(folder / "graph", embed_model=embed_model) as graph,
-    ):
-        node = attach_triples(TextNode(id_="a", text=PASSAGES[0]), [OWN])
-        node.embedding = embed_model.get_text_embedding(PASSAGES[0])
-        store.add([node])
-        graph.load([GraphTriple(OWN, ("Q1", "Q2"))])
-        yield House(store, graph)
+    nodes = [passage("a", PASSAGES[0], [("Dell Curry", "joined", "Hornets")])]
+    yield from fill_house(tmp_path_factory.mktemp("echoes"), nodes, [GraphTriple(OWN, ("Q1", "Q2"))])
 
 
 def repeat_first_example(prompt: str) -> str:
