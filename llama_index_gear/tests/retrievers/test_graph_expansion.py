@@ -32,7 +32,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.backends import Backends
-from llama_index_gear.expansion.beam_search import BeamSearch
+from llama_index_gear.expansion.beam_search import BeamSearch, diverse_triple_beam_search_flow
 from llama_index_gear.expansion.pagerank import local_pagerank_flow
 from llama_index_gear.flow import Flow
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
@@ -465,15 +465,14 @@ def test_every_triple_that_a_fact_is_linked_to_is_a_start(store: GeARVectorStore
 
 def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    walk_flow = graph_walk.diverse_triple_beam_search_flow
 
     def noting_flow(*arguments: Any) -> Any:
         seen.append(len(arguments[3]))
-        return walk_flow(*arguments)
+        return diverse_triple_beam_search_flow(*arguments)
 
     monkeypatch.setattr(graph_walk, "diverse_triple_beam_search_flow", noting_flow)
     for scorer, expected in (("exact", len(PASSAGES)), ("additive", 2)):
-        search: Any = BeamSearch(scorer=scorer, beam_size=2)
+        search = BeamSearch(scorer=scorer, beam_size=2)  # type: ignore[arg-type]  # a name of the list above
         NaiveGERetriever(store, beam_search=search, similarity_top_k=7).retrieve(QUESTION)
         assert seen.pop() == expected
 
