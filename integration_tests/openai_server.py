@@ -29,7 +29,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -74,8 +74,8 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Further response headers, such as `Retry-After`."""
 
-    tool_arguments: Mapping[str, Any] | str | None = None
-    """Answer with a call of the request's first tool. A string is sent as is, so that broken JSON can be served."""
+    tool_arguments: str | None = None
+    """Answer with a call of the request's first tool, with these arguments in JSON."""
 
     delay: float = 0.0
     """Seconds to wait before the first byte of the response."""
@@ -98,18 +98,6 @@ class Reply:
     body: Mapping[str, Any] | str | None = None
     """The whole answer, sent as is with the status: an error that a server writes into an answer of status 200.
     A text is sent as a page."""
-
-    def __post_init__(self) -> None:
-        """Reject replies that the protocol cannot carry, at the line of the test that writes them."""
-        if self.refusal is not None and (self.text or self.tool_arguments is not None):
-            raise ValueError("a refusal comes alone: the API sends no text and no tool call with it")
-
-    @property
-    def arguments(self) -> str | None:
-        """The tool call's arguments as the JSON text that travels, or None where the reply calls no tool."""
-        if self.tool_arguments is None or isinstance(self.tool_arguments, str):
-            return self.tool_arguments
-        return json.dumps(self.tool_arguments, ensure_ascii=False)
 
 
 class OpenAIServer:
@@ -406,19 +394,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != "/v1/chat/completions":
             self._send_json(404, _build_error(404, f"no such page here: POST {self.path}", "unknown_url"))
             return
-        try:
-            body = json.loads(raw)
-        except ValueError:
-            body = None
-        if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
-            self._send_json(400, _build_error(400, "the body must be a JSON object with a list of messages", None))
-            return
-
-        owner = self.server.owner
+        owner, body = self.server.owner, json.loads(raw)
         reply = owner._take(body)
-        if reply.arguments is not None and not body.get("tools"):
-            reply = owner._note_problem("the reply has tool_arguments, but the request offers no tools")
-
         if owner._closing.wait(reply.delay) or self._has_client_left():
             self.close_connection = True
             return
@@ -508,38 +485,24 @@ def _build_error(status: int, message: str, code: str | None) -> dict[str, Any]:
     return {"error": error}
 
 
-def _count_words(content: Any) -> int:
-    """Count the white-space-separated words of a message's content: a string, a list of parts, or null."""
-    if isinstance(content, str):
-        return len(content.split())
-    if isinstance(content, list):
-        return sum(_count_words(part.get("text")) for part in content if isinstance(part, dict))
-    return 0
-
-
 def _count_tokens(body: Mapping[str, Any], reply: Reply) -> Usage:
     """Return the tokens of one exchange: all message contents in, all the model's output."""
-    said = (reply.text, reply.arguments, reply.refusal)
-    return Usage(
-        sum(_count_words(message.get("content")) for message in body["messages"]), sum(map(_count_words, said))
-    )
+    asked = [message["content"] for message in body["messages"]]
+    said = [reply.text, reply.tool_arguments, reply.refusal]
+    return Usage(*(sum(len((text or "").split()) for text in texts) for texts in (asked, said)))
 
 
 def _build_usage(body: Mapping[str, Any], reply: Reply) -> dict[str, int]:
     """Return the `usage` object of a response."""
-    usage = _count_tokens(body, reply)
-    return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }
+    counts = asdict(_count_tokens(body, reply))
+    return {**counts, "total_tokens": sum(counts.values())}
 
 
 def _get_finish_reason(body: Mapping[str, Any], reply: Reply) -> str:
     """Return the reason why the model stopped. The real API says "stop" for a tool that the request named itself."""
     if reply.finish_reason is not None:
         return reply.finish_reason
-    if reply.arguments is None or isinstance(body.get("tool_choice"), dict):
+    if reply.tool_arguments is None or isinstance(body.get("tool_choice"), dict):
         return "stop"
     return "tool_calls"
 
@@ -563,7 +526,7 @@ def _build_head(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def _build_completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
     """Return the whole response to a request without streaming."""
-    silent = reply.refusal is not None or (reply.arguments is not None and not reply.text)
+    silent = reply.refusal is not None or (reply.tool_arguments is not None and not reply.text)
     message: dict[str, Any] = {
         "role": "assistant",
         "content": list(reply.parts) or (None if silent else reply.text),
@@ -571,8 +534,8 @@ def _build_completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
     }
     if reply.reasoning is not None:
         message["reasoning_content"] = reply.reasoning
-    if reply.arguments is not None:
-        message["tool_calls"] = [_build_tool_call(body, reply.arguments)]
+    if reply.tool_arguments is not None:
+        message["tool_calls"] = [_build_tool_call(body, reply.tool_arguments)]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _get_finish_reason(body, reply)}
     return {**_build_head(body, "chat.completion"), "choices": [choice], "usage": _build_usage(body, reply)}
 
@@ -587,18 +550,16 @@ def _build_chunks(body: Mapping[str, Any], reply: Reply) -> list[dict[str, Any]]
         return re.findall(r"\s*\S+|\s+$", text)
 
     deltas: list[dict[str, Any]] = []
-    if reply.refusal is not None:
-        deltas.append({"role": "assistant", "content": None, "refusal": ""})
-        deltas.extend({"refusal": piece} for piece in build_deltas(reply.refusal))
-    elif reply.text or reply.arguments is None:
+    if reply.text or reply.tool_arguments is None:
         deltas.append({"role": "assistant", "content": "", "refusal": None})
         deltas.extend({"content": piece} for piece in build_deltas(reply.text))
         deltas.extend({"content": [part]} for part in reply.parts)
-    if reply.arguments is not None:
+    if reply.tool_arguments is not None:
         start: dict[str, Any] = {} if deltas else {"role": "assistant", "content": None}
         deltas.append({**start, "tool_calls": [{"index": 0, **_build_tool_call(body, "")}]})
         deltas.extend(
-            {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in build_deltas(reply.arguments)
+            {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
+            for piece in build_deltas(reply.tool_arguments)
         )
 
     choices: list[dict[str, Any]] = [

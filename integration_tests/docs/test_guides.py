@@ -44,7 +44,7 @@ def reply_to_guide(body: dict[str, Any], step: str) -> Reply:
         prompt = body["messages"][-1]["content"]
         return Reply(state_fact(prompt) if prompt.startswith("You turn a passage into facts") else step)
     results = [message["content"] for message in body["messages"] if message["role"] == "tool"]
-    return Reply(results[0]) if results else Reply(tool_arguments={"input": "Where was the director of Jaws born?"})
+    return Reply(results[0]) if results else Reply(tool_arguments='{"input": "Where was the director of Jaws born?"}')
 
 
 def fill_collection(embed_model: BaseEmbedding) -> QdrantClient:

@@ -13,12 +13,14 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.schema import TextNode
 from ollama_server import MODEL, OllamaServer
 
-from llama_index_gear import GeARQueryEngine, GeARTripleExtractor, GeARVectorStore, Triple, attach_triples
+from llama_index_gear import GeARQueryEngine, GeARTripleExtractor, GeARVectorStore, Triple
 from llama_index_gear.cli import store_folder
 from llama_index_gear.cli.main import main
 from llama_index_gear.cli.models import open_llm
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.tests.asking import fill_store
+from llama_index_gear.tests.store_contract import passage
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")  # the clients' own
 
@@ -35,11 +37,8 @@ def ollama() -> Iterator[OllamaServer]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
-        node = TextNode(id_="jaws", text="Jaws was directed by Steven Spielberg.", metadata={"title": "Jaws"})
-        node.embedding = WordEmbedding().get_text_embedding(node.text)
-        store.add([attach_triples(node, [Triple(**JAWS)])])
-        yield store
+    text = "Jaws was directed by Steven Spielberg."
+    yield from fill_store(tmp_path / "s", [passage("jaws", text, [JAWS.values()], metadata={"title": "Jaws"})])
 
 
 def make_nodes(count: int = 1) -> list[TextNode]:

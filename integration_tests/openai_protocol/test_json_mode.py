@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core.schema import TextNode
 from openai_server import OpenAIServer, Reply
 
 from llama_index_gear import (
@@ -17,11 +16,10 @@ from llama_index_gear import (
     GeARVectorStore,
     SyncGERetriever,
     T2RAGRetriever,
-    Triple,
-    attach_triples,
 )
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
-from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.tests.asking import fill_store
+from llama_index_gear.tests.store_contract import passage
 
 QUESTION = "Where does the father of Ann live?"
 TEXTS = {"a": "Cheese is made of milk", "b": "Ann has a father, who is Bob", "c": "Bob lives in Rome"}
@@ -72,13 +70,9 @@ def ignore(body: dict[str, Any]) -> Reply:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding(), embed_triples=True) as made:
-        for name, text in TEXTS.items():
-            subject, *words = text.split()
-            node = attach_triples(TextNode(id_=name, text=text), [Triple(subject, " ".join(words[:-1]), words[-1])])
-            node.embedding = WordEmbedding().get_text_embedding(text)
-            made.add([node])
-        yield made
+    facts = [(text.split()[0], " ".join(text.split()[1:-1]), text.split()[-1]) for text in TEXTS.values()]
+    nodes = [passage(name, text, [fact]) for (name, text), fact in zip(TEXTS.items(), facts, strict=True)]
+    yield from fill_store(tmp_path / "store", nodes)
 
 
 AGENTS: dict[str, Callable[[GeARVectorStore, Any], Any]] = {

@@ -19,12 +19,11 @@ from llama_index_gear import (
     GeARQueryEngine,
     GeARTripleExtractor,
     GeARVectorStore,
-    Triple,
-    attach_triples,
 )
 from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.tests.asking import fill_store
+from llama_index_gear.tests.store_contract import passage
 
 FACT = {"subject": "Ada Lovelace", "predicate": "wrote notes on", "object": "Analytical Engine"}
 GOOD = Reply(json.dumps({"entities": ["Ada Lovelace"], "triples": [FACT]}))
@@ -119,22 +118,8 @@ STEP = {"needed": [1], "facts": [list(FACT.values())], "answerable": True, "answ
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding()) as store:
-        node = TextNode(id_="ada", text="Ada Lovelace wrote notes on the Analytical Engine.")
-        node.embedding = WordEmbedding().get_text_embedding(node.text)
-        store.add([attach_triples(node, [Triple(**FACT)])])
-        yield store
-
-
-@pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_an_agent_s_client_repeats_what_a_busy_server_refuses(
-    server: OpenAIServer, store: GeARVectorStore, mode: str
-) -> None:
-    server.script(Reply("Slow down", status=429, headers={"Retry-After": "0"}), Reply(json.dumps(STEP)))
-    engine = GeARQueryEngine.from_vector_store(store, llm=server.llm(max_retries=2))
-    question = "What did Ada Lovelace write notes on?"
-    response = engine.query(question) if mode == "sync" else await engine.aquery(question)
-    assert str(response) == "the Analytical Engine [1]" and len(server.requests) == 2
+    node = passage("ada", "Ada Lovelace wrote notes on the Analytical Engine.", [FACT.values()])
+    yield from fill_store(tmp_path / "store", [node])
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -14,7 +14,7 @@ from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugH
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index_instrumentation import get_dispatcher
 from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -37,13 +37,12 @@ from llama_index_gear import (
     PassageSelector,
     SyncGERetriever,
     T2RAGQueryEngine,
-    Triple,
-    attach_triples,
 )
-from llama_index_gear.expansion.pipeline import GraphExpansionEvent
 from llama_index_gear.retrievers.base import GeAREvent
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
-from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.tests.asking import fill_store
+from llama_index_gear.tests.store_contract import passage
 
 # OpenInference's handler calls pydantic's old names; as an error that would lose a span.
 pytestmark = pytest.mark.filterwarnings("ignore:The `(json|dict|copy)` method is deprecated:DeprecationWarning")
@@ -206,15 +205,8 @@ def tracer() -> Iterator[Tracer]:
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    folder = tmp_path_factory.mktemp("tracing") / "store"
-    store = GeARVectorStore.from_path(folder, embed_model=WordEmbedding(), embed_triples=True)
-    nodes: list[BaseNode] = []
-    for name, (text, fact) in PASSAGES.items():
-        embedding = WordEmbedding().get_text_embedding(text)
-        nodes.append(attach_triples(TextNode(id_=name, text=text, embedding=embedding), [Triple(*fact)]))
-    store.add(nodes)
-    yield store
-    store.close()
+    nodes = [passage(name, text, [fact]) for name, (text, fact) in PASSAGES.items()]
+    yield from fill_store(tmp_path_factory.mktemp("tracing"), nodes)
 
 
 Engine: TypeAlias = GeARQueryEngine | T2RAGQueryEngine
@@ -305,7 +297,7 @@ class Events(BaseEventHandler):
     seen: list[dict[str, Any]] = []
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        if isinstance(event, GeAREvent | GraphExpansionEvent):
+        if isinstance(event, GeAREvent):
             assert event.span_id and event.span_id.startswith("gear.")
             self.seen.append(event.model_dump(exclude={"timestamp", "tags"}))
 

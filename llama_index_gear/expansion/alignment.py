@@ -47,7 +47,7 @@ class ExternalGraphExpansion(GraphExpansion):
 
         """
         if not passages:
-            return Reading((), ())
+            return Reading(())
         yield from self.backends.walked.fetch_triples_flow([])
         return (yield from read_facts_flow(question, llm_texts(passages.values()), self.prompts["read"]))
 
@@ -57,7 +57,7 @@ class ExternalGraphExpansion(GraphExpansion):
         """Read, link, and drop the misaligned links."""
         if self.backends.llm is None:
             (nearest,) = yield from self.backends.link_flow([question], self.beam_search.beam_size, query)
-            return ExpansionSeeds(Reading((), ()), nearest)
+            return ExpansionSeeds(Reading(()), nearest)
         reading = yield from self.read_flow(question, passages)
         if not reading.triples:
             return ExpansionSeeds(reading, [], f"{reading.problem or 'the reader noted no fact'}: no expansion")

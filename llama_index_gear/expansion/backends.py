@@ -75,15 +75,13 @@ class Backends:
     def answer(self, request: Request[Any]) -> Any:
         """Answer a request of a query's flow: by the model, or by the store's connection."""
         if isinstance(request, CallLLM):
-            llm, within, most = self._required_llm, request.timeout, request.max_calls
-            return ask_llm(llm, request.prompt, request.variables, within=within, max_calls=most)
+            return ask_llm(self._required_llm, request)
         return connection_of(self.vector_store).answer(request)
 
     async def aanswer(self, request: Request[Any]) -> Any:
         """`answer`, without blocking the event loop."""
         if isinstance(request, CallLLM):
-            llm, within, most = self._required_llm, request.timeout, request.max_calls
-            return await aask_llm(llm, request.prompt, request.variables, within=within, max_calls=most)
+            return await aask_llm(self._required_llm, request)
         return await connection_of(self.vector_store).aanswer(request)
 
     def base_search_flow(self, query: QueryBundle) -> Flow[list[NodeWithScore]]:

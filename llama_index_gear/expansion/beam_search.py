@@ -6,26 +6,21 @@ rest on arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
-from llama_index_gear.flow import EmbedTexts, Flow, RunFunction, ask
+from llama_index_gear.flow import EmbedTexts, Flow, ask
 from llama_index_gear.llm.spans import SHOWN, span_flow
 from llama_index_gear.store.triples import TripleGraph
 from llama_index_gear.triple import StoredTriple, chain_text
 
-TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
-"""`scorer(question, chain_texts)` returns one float a text, higher is better: a cross-encoder, an entailment model."""
-Scorer: TypeAlias = Literal["novelty", "composed", "additive", "exact"] | TextScorer
+Scorer: TypeAlias = Literal["novelty", "composed", "additive", "exact"]
 Array: TypeAlias = NDArray[np.float64]
-
-_SCORERS = ("novelty", "composed", "additive", "exact")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +40,6 @@ class BeamSearch:
             "additive": mean of its triples' cosines. Embeds nothing, and saves a round trip.
             "exact": cosine with the embedding of the chain's text, as in the paper. Embeds every candidate: all
             triples that the search starts from, and up to `beam_size` · `neighbors` a hop.
-            A callable `scorer(question, chain_texts) -> floats`: a model of your own (GeAR §9).
 
     Raises:
         ArgumentError: a number outside its range, or an unknown scorer.
@@ -63,13 +57,13 @@ class BeamSearch:
         check_counts(beam_size=self.beam_size, beam_length=self.beam_length, neighbors=self.neighbors)
         if self.gamma is not None:
             check_numbers("above 0", lambda number: number > 0, gamma=self.gamma)
-        if not callable(self.scorer) and self.scorer not in _SCORERS:
-            raise ArgumentError(f"scorer must be one of {', '.join(_SCORERS)}, or a callable; got {self.scorer!r}")
+        if self.scorer not in get_args(Scorer):
+            raise ArgumentError(f"scorer must be one of {', '.join(get_args(Scorer))}; got {self.scorer!r}")
 
     @property
     def reads_text(self) -> bool:
         """True if the scorer reads the chains' texts; other scorers use only stored vectors."""
-        return callable(self.scorer) or self.scorer == "exact"
+        return self.scorer == "exact"
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,7 @@ def diverse_triple_beam_search_flow(
 
     Args:
         graph: the graph that is walked.
-        question: the question's text, read by text scorers only.
+        question: the question's text, for a graph that is searched by words.
         query: the question's embedding.
         initial: the triples to start from, with their cosines; repetitions count once.
         settings: beam size, length, scorer, …
@@ -124,7 +118,7 @@ def _beam_search_flow(
     dots: Array = np.array([triple.score for triple in unique])
     norms: Array = np.ones(len(unique))
     texts = [triple.triple.text for triple in unique] if settings.reads_text else []
-    scores = yield from _scores_flow(question, query, 1, texts, dots, norms, settings)
+    scores = yield from _scores_flow(query, 1, texts, dots, norms, settings)
     best = _rank_top_k(scores, settings.beam_size)
     beams = [Beam(float(scores[n]), (unique[n],), float(dots[n])) for n in best]
     for _ in range(settings.beam_length - 1):
@@ -169,7 +163,7 @@ def _extend_flow(
         chain_text([*(triple.triple for triple in beam.chain), fetched[candidate.id].triple])
         for beam, candidate in (extensions if settings.reads_text else [])
     ]
-    gains = yield from _scores_flow(question, query, len(beams[0].chain) + 1, texts, dots, norms, settings)
+    gains = yield from _scores_flow(query, len(beams[0].chain) + 1, texts, dots, norms, settings)
     totals = np.array([beam.score for beam, _ in extensions]) + gains
     start = 0
     for candidates in neighbors:  # the extensions of a beam stand together
@@ -198,7 +192,6 @@ def _penalize(totals: Array, gamma: float) -> Array:
 
 
 def _scores_flow(
-    question: str,
     query: Sequence[float],
     length: int,
     texts: Sequence[str],
@@ -208,17 +201,7 @@ def _scores_flow(
 ) -> Flow[Array]:
     """Compute score(q, T) of chains of one length (GeAR Alg. 1 lines 3 and 13); `dots` and `norms` are as in `Beam`."""
     if settings.reads_text:
-        answer: Sequence[float] | Array
-        if callable(settings.scorer):
-            answer = yield from ask(RunFunction(partial(settings.scorer, question, texts)))
-        else:
-            answer = _compute_cosines(query, (yield from ask(EmbedTexts(texts))))
-        scores: Array = np.asarray(answer, dtype=np.float64)
-        if scores.shape != (len(texts),):
-            raise ArgumentError(f"the scorer must give one float a text: {len(texts)} texts, got shape {scores.shape}")
-        if np.isnan(scores).any():
-            raise ArgumentError(f"the scorer gave NaN for the text {texts[int(np.isnan(scores).argmax())]!r}")
-        return scores
+        return _compute_cosines(query, (yield from ask(EmbedTexts(texts))))
     if settings.scorer == "additive":
         return dots / length
     # With S the sum of a chain's unit vectors: cosine = q·S / |S|; novelty = (q·S/n) / |S/n|² = n q·S / |S|².

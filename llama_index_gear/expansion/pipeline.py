@@ -8,10 +8,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Self
 
-from llama_index.core.bridge.pydantic import field_serializer
-from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
-from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import check_counts
 from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
@@ -25,37 +22,7 @@ from llama_index_gear.nodes import llm_texts, with_explanation
 from llama_index_gear.store.fusion import reciprocal_rank_fusion
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
 
-dispatcher = get_dispatcher(__name__)
 logger = logging.getLogger(__name__)
-
-
-class GraphExpansionEvent(BaseEvent):
-    """One graph expansion, as LlamaIndex's instrumentation reports it.
-
-    Attributes:
-        query: the question.
-        proximal: the facts that the reader noted, as text; empty without a reader.
-        seeds: the triples that the beam search started from, as text.
-        beams: (score, texts of the chain's triples), best first. `model_dump` writes each as one text.
-        fallback: the reason why the search started from the base passages' triples although there is a reader; else
-            empty.
-
-    """
-
-    query: str
-    proximal: list[str]
-    seeds: list[str]
-    beams: list[tuple[float, list[str]]]
-    fallback: str
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name of the event."""
-        return "GraphExpansionEvent"
-
-    @field_serializer("beams")
-    def _flatten_beams(self, beams: list[tuple[float, list[str]]]) -> list[str]:
-        return [f"{score:.3f}: {'; '.join(chain)}" for score, chain in beams]
 
 
 @dataclass(frozen=True)
@@ -219,15 +186,6 @@ class GraphExpansion:
         beams = yield from diverse_triple_beam_search_flow(
             self.backends.walked, question, query, seeds.triples, self.beam_search
         )
-        dispatcher.event(
-            GraphExpansionEvent(
-                query=question,
-                proximal=[triple.text for triple in seeds.reading.triples],
-                seeds=[triple.triple.text for triple in seeds.triples],
-                beams=[(beam.score, [triple.triple.text for triple in beam.chain]) for beam in beams],
-                fallback=seeds.fallback,
-            )
-        )
         located, reached = yield from self.locate_flow(triple for beam in beams for triple in beam.chain)
         beams = [replace(beam, chain=tuple(located[triple.id] for triple in beam.chain)) for beam in beams]
         chains = flatten(beams)
@@ -261,7 +219,7 @@ class GraphExpansion:
         self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]
     ) -> Flow[ExpansionSeeds]:
         """Read and link (GeAR §4.1, Eq. 1 and 2), or take the base passages' own triples (NaiveGE)."""
-        reading, linked, fallback = Reading((), ()), [], ""
+        reading, linked, fallback = Reading(()), [], ""
         if self.backends.llm is not None and passages:
             reading = yield from read_facts_flow(question, llm_texts(passages.values()), self.prompts["read"])
             if reading.triples:

@@ -46,13 +46,11 @@ class Reading:
 
     Attributes:
         triples: the proximal triples, in order.
-        replies: the LLM's replies: one, or two if the first could not be read.
         problem: the reason why no triple could be read; empty if a reply could be read.
 
     """
 
     triples: tuple[Triple, ...]
-    replies: tuple[str, ...]
     problem: str = ""
 
 
@@ -64,7 +62,7 @@ def read_facts_flow(question: str, passages: Sequence[str], prompt: BasePromptTe
         lambda reply: require_own(parse_reply_triples(reply), prompt, passages),
         {"question": question, "passages": number_passages(passages)},
     )
-    return Reading(parsed.value or (), parsed.replies, parsed.problem)
+    return Reading(parsed.value or (), parsed.problem)
 
 
 def parse_reply_triples(reply: ScannedReply) -> tuple[Triple, ...]:

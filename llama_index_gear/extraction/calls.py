@@ -18,7 +18,7 @@ from llama_index_gear.characters import count
 from llama_index_gear.errors import THOUGHT_PROBLEM, ArgumentError, ReplyError, describe_error
 from llama_index_gear.extraction.accounting import CostBudget, expected_tokens
 from llama_index_gear.extraction.schema import ALL_ALLOWED, ExtractionSchema
-from llama_index_gear.flow import Reply
+from llama_index_gear.flow import CallLLM, Reply
 from llama_index_gear.llm.client import Retries, aask_once, has_timed_out, is_out_of_quota, join_replies
 from llama_index_gear.llm.client_responses import give_room
 from llama_index_gear.llm.escaping import escape_fences
@@ -323,7 +323,8 @@ class PassageCalls:
         try:
             if not self.cost_budget.reserve(call, *expected):
                 return None
-            reply = await aask_once(llm, self._prompt, self._variables(node, problem), Retries(self.max_retries))
+            request = CallLLM(self._prompt, self._variables(node, problem))
+            reply = await aask_once(llm, request, Retries(self.max_retries))
             self.cost_budget.spend(reply.calls, reply.prompt_tokens, reply.completion_tokens)
             self.cost_budget.note_call(is_out_of_quota=is_out_of_quota(reply))
         finally:

@@ -66,7 +66,6 @@ class WikidataDump:
     Attributes:
         report: the index's counts: read, kept, dropped (by reason) and malformed (with examples). After the last
             triple `dropped` names statements without a label too.
-        unlabeled: number of statements with an item or property without label; complete after the last triple.
 
     Raises:
         ArgumentError: the file's name has another ending, a property's name is wrong, or (when read) the folder holds
@@ -91,7 +90,6 @@ class WikidataDump:
         self.folder = read_path(hint="write its path", folder=folder)
         self.show_progress = show_progress
         self.report = ReadReport()
-        self.unlabeled = 0
         check_kinds(str, hint="write a list of codes, best first, ['en', 'mul']", languages=languages)
         if not languages:
             raise ArgumentError("languages is a list of codes, best first; it is empty")
@@ -114,16 +112,16 @@ class WikidataDump:
         """Iterate over the triples; make the index first if it is not complete."""
         self.read()
         index = WikidataIndex(self.folder / "wikidata.sqlite")
-        self.unlabeled = 0
+        unlabeled = 0
         try:
             for (subject, subject_label), property_, (object_, object_label) in index.statements():
                 if subject_label and property_ and object_label:
                     ends = dict.fromkeys((f"Q{subject}", f"Q{object_}"))
                     yield GraphTriple(Triple(subject_label, property_, object_label), tuple(ends))
                 else:
-                    self.unlabeled += 1
-            if self.unlabeled:
-                self.report.dropped["no label"] = self.unlabeled
+                    unlabeled += 1
+            if unlabeled:
+                self.report.dropped["no label"] = unlabeled
             for (item, subject_label), alias in index.aliases():
                 if subject_label:
                     yield GraphTriple(Triple(subject_label, ALIAS, alias), (f"Q{item}",), is_name=True)

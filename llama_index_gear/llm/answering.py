@@ -14,7 +14,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.types import TokenAsyncGen, TokenGen
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.flow import Reply
+from llama_index_gear.flow import CallLLM, Reply
 from llama_index_gear.llm.client import Retries, aask_llm, ask_llm
 from llama_index_gear.llm.client_responses import UNREAD, give_room, note_parts, streams_parts, thinks_unopened
 from llama_index_gear.llm.thoughts import ReplyStream
@@ -48,14 +48,14 @@ class AnsweringLLM(CustomLLM):
     def predict(self, prompt: BasePromptTemplate, **prompt_args: Any) -> str:
         """Return the model's answer; empty if it only thought."""
         dispatcher.event(LLMPredictStartEvent(template=prompt, template_args=prompt_args))
-        answer = _read_text(ask_llm(self.llm, prompt, prompt_args))
+        answer = _read_text(ask_llm(self.llm, CallLLM(prompt, prompt_args)))
         dispatcher.event(LLMPredictEndEvent(output=answer))
         return answer
 
     async def apredict(self, prompt: BasePromptTemplate, **prompt_args: Any) -> str:
         """`predict`, without blocking the event loop."""
         dispatcher.event(LLMPredictStartEvent(template=prompt, template_args=prompt_args))
-        answer = _read_text(await aask_llm(self.llm, prompt, prompt_args))
+        answer = _read_text(await aask_llm(self.llm, CallLLM(prompt, prompt_args)))
         dispatcher.event(LLMPredictEndEvent(output=answer))
         return answer
 
@@ -75,7 +75,7 @@ class AnsweringLLM(CustomLLM):
                 return self._clean(first, rest, prompt, prompt_args)
             except UNREAD as error:
                 note_parts(self.llm, error)
-        answer = _read_text(ask_llm(self.llm, prompt, prompt_args))
+        answer = _read_text(ask_llm(self.llm, CallLLM(prompt, prompt_args)))
         return (piece for piece in [answer])
 
     def _clean(
@@ -88,11 +88,11 @@ class AnsweringLLM(CustomLLM):
                 yield piece
         except UNREAD as error:
             note_parts(self.llm, error, said)
-            yield _read_text(ask_llm(self.llm, prompt, prompt_args))
+            yield _read_text(ask_llm(self.llm, CallLLM(prompt, prompt_args)))
             return
         roomy = None if said.strip() else give_room(self.llm, Reply(is_thought=True))
         if roomy is not None:
-            yield ask_llm(roomy, prompt, prompt_args).text
+            yield ask_llm(roomy, CallLLM(prompt, prompt_args)).text
 
     async def astream(self, prompt: BasePromptTemplate, **prompt_args: Any) -> TokenAsyncGen:
         """`stream`, without blocking the event loop."""
@@ -110,7 +110,7 @@ class AnsweringLLM(CustomLLM):
                 return self._aclean(first, rest, prompt, prompt_args)
             except UNREAD as error:
                 note_parts(self.llm, error)
-        return hand_on(_read_text(await aask_llm(self.llm, prompt, prompt_args)))
+        return hand_on(_read_text(await aask_llm(self.llm, CallLLM(prompt, prompt_args))))
 
     async def _aclean(
         self, first: str, rest: AsyncIterator[str], prompt: BasePromptTemplate, prompt_args: dict[str, Any]
@@ -127,11 +127,11 @@ class AnsweringLLM(CustomLLM):
                 yield piece
         except UNREAD as error:
             note_parts(self.llm, error, said)
-            yield _read_text(await aask_llm(self.llm, prompt, prompt_args))
+            yield _read_text(await aask_llm(self.llm, CallLLM(prompt, prompt_args)))
             return
         roomy = None if said.strip() else give_room(self.llm, Reply(is_thought=True))
         if roomy is not None:
-            yield (await aask_llm(roomy, prompt, prompt_args)).text
+            yield (await aask_llm(roomy, CallLLM(prompt, prompt_args))).text
 
 
 def _read_text(reply: Reply) -> str:

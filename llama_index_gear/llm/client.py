@@ -8,7 +8,7 @@ import functools
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,11 +19,10 @@ from weakref import WeakValueDictionary
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import LLM
 from llama_index.core.llms.custom import CustomLLM
-from llama_index.core.prompts import BasePromptTemplate
 from tenacity import AsyncRetrying, Retrying, retry_if_exception
 
 from llama_index_gear.errors import OutOfTime, is_of_quota
-from llama_index_gear.flow import Reply, sleep
+from llama_index_gear.flow import CallLLM, Reply, sleep
 from llama_index_gear.llm.client_responses import (
     aread_response,
     build_reply,
@@ -155,48 +154,24 @@ A lock is kept by the calls that use it: it holds its event loop, which is to go
 """
 
 
-def ask_llm(
-    llm: LLM,
-    prompt: BasePromptTemplate,
-    variables: Mapping[str, str],
-    *,
-    within: float | None = None,
-    max_calls: int | None = None,
-) -> Reply:
+def ask_llm(llm: LLM, request: CallLLM) -> Reply:
     """Call the model for text. Never raises what the model's client raises: the reply carries the error.
 
     It is called again after an error that may pass (see `Retries`); and once, with more room, if its reply is cut off
-    in its thoughts.
-
-    Args:
-        llm: the model.
-        prompt: its template.
-        variables: the template's.
-        within: seconds to wait for the reply, retries included; a later one is ignored. Default None: no limit.
-        max_calls: highest number of calls, retries included. Default None: what retries take.
-
+    in its thoughts. A reply that comes after the request's `timeout` is ignored.
     """
-    retries = Retries.of(within, max_calls)
-    reply = _ask_once(llm, prompt, variables, retries)
-    roomy, rest = give_room(llm, reply), retries.rest(max_calls)
-    return reply if roomy is None or rest is None else join_replies(reply, _ask_once(roomy, prompt, variables, rest))
+    retries = Retries.of(request.timeout, request.max_calls)
+    reply = _ask_once(llm, request, retries)
+    roomy, rest = give_room(llm, reply), retries.rest(request.max_calls)
+    return reply if roomy is None or rest is None else join_replies(reply, _ask_once(roomy, request, rest))
 
 
-async def aask_llm(
-    llm: LLM,
-    prompt: BasePromptTemplate,
-    variables: Mapping[str, str],
-    *,
-    within: float | None = None,
-    max_calls: int | None = None,
-) -> Reply:
+async def aask_llm(llm: LLM, request: CallLLM) -> Reply:
     """Call the model as `ask_llm` does, without blocking the event loop; a call that takes too long is cancelled."""
-    retries = Retries.of(within, max_calls)
-    reply = await aask_once(llm, prompt, variables, retries)
-    roomy, rest = give_room(llm, reply), retries.rest(max_calls)
-    if roomy is None or rest is None:
-        return reply
-    return join_replies(reply, await aask_once(roomy, prompt, variables, rest))
+    retries = Retries.of(request.timeout, request.max_calls)
+    reply = await aask_once(llm, request, retries)
+    roomy, rest = give_room(llm, reply), retries.rest(request.max_calls)
+    return reply if roomy is None or rest is None else join_replies(reply, await aask_once(roomy, request, rest))
 
 
 def join_replies(first: Reply, second: Reply) -> Reply:
@@ -206,7 +181,7 @@ def join_replies(first: Reply, second: Reply) -> Reply:
     return replace(kept, **{name: getattr(first, name) + getattr(second, name) for name in names})
 
 
-def _ask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], retries: Retries) -> Reply:
+def _ask_once(llm: LLM, request: CallLLM, retries: Retries) -> Reply:
     start = time.perf_counter()
 
     def attempt() -> Any:
@@ -216,7 +191,7 @@ def _ask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str]
         return read_response(functools.partial(_call_with_timeout, remaining, retries.within, call))
 
     try:
-        shown, call = _build_call(llm, prompt, variables, llm.chat, llm.complete)
+        shown, call = _build_call(llm, request, llm.chat, llm.complete)
         response = retries.call(attempt)
     except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
         return Reply(error=error, calls=max(1, retries.failures), ms=_elapsed_ms(start))
@@ -225,7 +200,7 @@ def _ask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str]
     return replace(reply, calls=retries.failures + 1, ms=ms)
 
 
-async def aask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], retries: Retries) -> Reply:
+async def aask_once(llm: LLM, request: CallLLM, retries: Retries) -> Reply:
     """Call the model, and again after an error that may pass, as `retries` allow. The reply carries the last error."""
     start = time.perf_counter()
 
@@ -240,8 +215,8 @@ async def aask_once(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str
             raise _timeout_error(retries.within) from None
 
     try:
-        shown, call = _build_call(llm, prompt, variables, llm.achat, llm.acomplete)
-        _, sync_call = _build_call(llm, prompt, variables, llm.chat, llm.complete)
+        shown, call = _build_call(llm, request, llm.achat, llm.acomplete)
+        _, sync_call = _build_call(llm, request, llm.chat, llm.complete)
         response = await retries.acall(attempt)
     except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
         return Reply(error=error, calls=max(1, retries.failures), ms=_elapsed_ms(start))
@@ -273,14 +248,12 @@ def is_out_of_quota(reply: Reply) -> bool:
     return reply.error is not None and is_of_quota(reply.error)
 
 
-def _build_call(
-    llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], chat: Any, complete: Any
-) -> tuple[str, Callable[[], Any]]:
+def _build_call(llm: LLM, request: CallLLM, chat: Any, complete: Any) -> tuple[str, Callable[[], Any]]:
     """Return the prompt as text, and the call that sends it: messages for a chat model, else text, as `LLM.predict`."""
     if llm.metadata.is_chat_model:
-        messages = llm._get_messages(prompt, **variables)
+        messages = llm._get_messages(request.prompt, **request.variables)
         return _join_messages(messages), lambda: chat(messages)
-    text = llm._get_prompt(prompt, **variables)
+    text = llm._get_prompt(request.prompt, **request.variables)
     return text, lambda: complete(text, formatted=True)
 
 

@@ -43,13 +43,11 @@ class ParsedReply:
 
     Attributes:
         value: what the parser returned; None if it could read neither the first reply nor the second.
-        replies: the model's replies: one, or two if the first could not be read.
         problem: why the last reply could not be read; empty if there is a value.
 
     """
 
     value: Any
-    replies: tuple[str, ...]
     problem: str = ""
 
 
@@ -68,17 +66,15 @@ def ask_and_parse_flow(
         Exception: what the model's client raised instead of a reply.
 
     """
-    replies: list[str] = []
     problem = ""
     for _ in range(2):
         request = CallLLM(prompt, {**variables, "problem": format_problem(problem)}, purpose)
         reply = yield from call_llm_flow(request)
-        replies.append(reply.text)
         try:
-            return ParsedReply(parse(ScannedReply(reply.text)), tuple(replies))
+            return ParsedReply(parse(ScannedReply(reply.text)))
         except ReplyError as error:
             problem = str(error)
-    return ParsedReply(None, tuple(replies), problem)
+    return ParsedReply(None, problem)
 
 
 class Prompts(Mapping[str, BasePromptTemplate]):

@@ -120,12 +120,12 @@ class PassageSelector(HasPrompts, Reranker, PromptMixin):
 
     def _answer(self, request: Any) -> Any:
         if isinstance(request, CallLLM):
-            return ask_llm(self.llm, request.prompt, request.variables)
+            return ask_llm(self.llm, request)
         return super()._answer(request)
 
     async def _aanswer(self, request: Any) -> Any:
         if isinstance(request, CallLLM):
-            return await aask_llm(self.llm, request.prompt, request.variables)
+            return await aask_llm(self.llm, request)
         return await super()._aanswer(request)
 
     def _order(

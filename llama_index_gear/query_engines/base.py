@@ -8,6 +8,7 @@ import logging
 import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -26,11 +27,12 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.response_synthesizers import BaseSynthesizer, ResponseMode, get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType, TextNode
 from llama_index.core.settings import Settings
+from llama_index.core.tools import ToolMetadata
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agents.verification import PROMPTS, verify_flow
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_kinds, repair_surrogates
-from llama_index_gear.flow import CallLLM, Flow, Reply, arun, run
+from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.llm.answering import AnsweringLLM, aclean_stream, clean_stream
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.escaping import (
@@ -39,10 +41,10 @@ from llama_index_gear.llm.escaping import (
     escape_passage,
     split_citations,
 )
-from llama_index_gear.llm.prompting import Prompts
+from llama_index_gear.llm.prompting import HasPrompts, Prompts
 from llama_index_gear.llm.thoughts import read_said
 from llama_index_gear.nodes import llm_texts, name_passage, shorten
-from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TOOL_NAME, AgentQueryTool, make_tool
+from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TOOL_NAME, AgentQueryTool
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
@@ -80,7 +82,7 @@ Variables: `context_msg`, `existing_answer`, `query_str`.
 """
 
 
-class AgentQueryEngine(BaseQueryEngine):
+class AgentQueryEngine(HasPrompts, BaseQueryEngine):
     """Base class of `GeARQueryEngine` and `T2RAGQueryEngine`.
 
     Args:
@@ -217,7 +219,10 @@ class AgentQueryEngine(BaseQueryEngine):
             ArgumentError: `name` or `description` is no text, or is empty.
 
         """
-        return make_tool(self, name, description)
+        for argument, value in (("name", name), ("description", description)):
+            if not isinstance(value, str) or not value.strip():
+                raise ArgumentError(f"{argument} must be a text that is not empty, got {value!r}")
+        return AgentQueryTool(self, ToolMetadata(name=name, description=description))
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Return the agent's passages, postprocessed."""
@@ -306,7 +311,7 @@ class AgentQueryEngine(BaseQueryEngine):
             response = _set_sources(response, nodes)
             self._finish_response(response, answer, context, trace)
             if self._verify:
-                run(self._verify_flow(nodes, trace, start), self._call_llm)
+                run(self._verify_flow(nodes, trace, start), partial(ask_llm, self._llm))
             self._add_description(response, trace)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
@@ -327,7 +332,7 @@ class AgentQueryEngine(BaseQueryEngine):
             response = _set_sources(response, nodes)
             self._finish_response(response, answer, context, trace)
             if self._verify:
-                await arun(self._verify_flow(nodes, trace, start), self._acall_llm)
+                await arun(self._verify_flow(nodes, trace, start), partial(aask_llm, self._llm))
             self._add_description(response, trace)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
@@ -402,14 +407,6 @@ class AgentQueryEngine(BaseQueryEngine):
             logger.warning("an answer could not be verified: %s; its trace says more", kind)
             logger.debug("the answer to %r could not be verified: %s", trace.question, trace.verification)
 
-    def _call_llm(self, request: CallLLM) -> Reply:
-        within, most = request.timeout, request.max_calls
-        return ask_llm(self._llm, request.prompt, request.variables, within=within, max_calls=most)
-
-    async def _acall_llm(self, request: CallLLM) -> Reply:
-        within, most = request.timeout, request.max_calls
-        return await aask_llm(self._llm, request.prompt, request.variables, within=within, max_calls=most)
-
     @property
     def _llm(self) -> LLM:
         return self._retriever.llm or Settings.llm
@@ -422,9 +419,6 @@ class AgentQueryEngine(BaseQueryEngine):
             yield text
 
         return AsyncStreamingResponse(response_gen=tokens()) if self._streaming else Response(text)
-
-    def _get_prompts(self) -> PromptDictType:
-        return dict(self._prompts)
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         self._prompts.update({name: prompt for name, prompt in prompts.items() if ":" not in name})

@@ -12,9 +12,8 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.schema import QueryType
-from llama_index.core.tools import QueryEngineTool, ToolMetadata, ToolOutput
+from llama_index.core.tools import QueryEngineTool, ToolOutput
 
-from llama_index_gear.errors import ArgumentError
 from llama_index_gear.llm.escaping import escape_lines, escape_name
 from llama_index_gear.nodes import name_passage, shorten
 from llama_index_gear.trace.trace import Trace
@@ -77,7 +76,7 @@ class AgentQueryTool(QueryEngineTool):
 
     @property
     def _engine(self) -> _TracedEngine:
-        return self._query_engine  # type: ignore[return-value]  # `make_tool` takes no other
+        return self._query_engine  # type: ignore[return-value]  # `as_tool` gives no other
 
     def _build_output(self, question: str, response: RESPONSE_TYPE, trace: Trace) -> ToolOutput:
         return ToolOutput(
@@ -86,19 +85,6 @@ class AgentQueryTool(QueryEngineTool):
             raw_input={"input": question},
             raw_output=TracedResponse(trace.response, response.source_nodes, response.metadata, trace=trace),
         )
-
-
-def make_tool(engine: Any, name: str, description: str) -> AgentQueryTool:
-    """Return the tool over an engine.
-
-    Raises:
-        ArgumentError: `name` or `description` is no text, or is empty.
-
-    """
-    for argument, value in (("name", name), ("description", description)):
-        if not isinstance(value, str) or not value.strip():
-            raise ArgumentError(f"{argument} must be a text that is not empty, got {value!r}")
-    return AgentQueryTool(engine, ToolMetadata(name=name, description=description))
 
 
 def _list_citations(response: RESPONSE_TYPE, trace: Trace) -> list[str]:

@@ -49,7 +49,6 @@ class NaiveGERetriever(ExpansionRetriever):
     Each result says why it was found, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
     triples that lead to it) and `gear_ranks` (its rank in the base list and in the graph's list). Its score is the
     fused score, a sum of 1/(60 + rank); a similarity cut-off made for cosines would remove every result.
-    `GraphExpansionEvent` reports the expansion to LlamaIndex's instrumentation.
 
     Args:
         vector_store: the store that holds passages and triples, which need vectors (`embed_triples`) unless `graph` is
@@ -110,8 +109,8 @@ class SyncGERetriever(ExpansionRetriever):
     """SyncGE (GeAR §4): an LLM notes the relevant facts in the base passages, and the beam search starts from them.
 
     There is one LLM call a question, and a second one if the reply can't be read; a warning is logged if that can't be
-    read either. If the reader notes nothing usable, the search starts as in NaiveGE, and `GraphExpansionEvent.fallback`
-    says why. An exception of the LLM is raised.
+    read either. If the reader notes nothing usable, the search starts as in NaiveGE. An exception of the LLM
+    is raised.
     Results carry the same metadata as NaiveGE's.
 
     With `graph`, the noted facts are linked to the graph's triples (Millions of GeAR-s Eq. 3). If nothing usable is

@@ -6,7 +6,7 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
@@ -14,7 +14,7 @@ from llama_index_instrumentation import get_dispatcher
 from rank_bm25 import BM25Okapi
 
 from llama_index_gear.characters import unify_spelling
-from llama_index_gear.errors import check_counts, check_numbers, check_question
+from llama_index_gear.errors import check_counts, check_question
 
 dispatcher = get_dispatcher(__name__)
 
@@ -25,7 +25,7 @@ def words(text: str) -> list[str]:
 
 
 class RankBM25Retriever(BaseRetriever):
-    r"""BM25 (Okapi) over a fixed list of nodes. For a growing corpus, or filters, search the store in SPARSE mode.
+    """BM25 (Okapi) over a fixed list of nodes. For a growing corpus, or filters, search the store in SPARSE mode.
 
     A passage is returned only if it holds a word of the question. It is returned even if Okapi's inverse document
     frequency of that word is 0, because half of the passages hold it. Where most words are in most passages, Okapi's
@@ -35,34 +35,20 @@ class RankBM25Retriever(BaseRetriever):
         nodes: the passages. The text that the embedding model would read is indexed. The time of a query grows with
             their number: milliseconds for a few thousand.
         similarity_top_k: passages to return. Default 10.
-        tokenizer: splits passages and questions into words. Default `words`: lower-case `\w+`.
-        k1: saturation of the term frequency. Default 1.5.
-        b: length normalization, 0 to 1. Default 0.75.
 
     Raises:
         ArgumentError: a number outside its range; (from `retrieve`) a question that is too long.
 
     """
 
-    def __init__(
-        self,
-        nodes: Sequence[BaseNode],
-        *,
-        similarity_top_k: int = 10,
-        tokenizer: Callable[[str], list[str]] = words,
-        k1: float = 1.5,
-        b: float = 0.75,
-    ) -> None:
+    def __init__(self, nodes: Sequence[BaseNode], *, similarity_top_k: int = 10) -> None:
         super().__init__()
         check_counts(similarity_top_k=similarity_top_k)
-        check_numbers("0 or more", lambda number: number >= 0, k1=k1)
-        check_numbers("from 0 to 1", lambda number: 0 <= number <= 1, b=b)
         self.similarity_top_k = similarity_top_k
         self._nodes = list(nodes)
-        self._tokenizer = tokenizer
-        corpus = [tokenizer(node.get_content(metadata_mode=MetadataMode.EMBED)) for node in self._nodes]
+        corpus = [words(node.get_content(metadata_mode=MetadataMode.EMBED)) for node in self._nodes]
         # rank-bm25 divides by the number of words.
-        self._bm25 = BM25Okapi(corpus, k1=k1, b=b) if any(corpus) else None
+        self._bm25 = BM25Okapi(corpus) if any(corpus) else None
         if self._bm25 is not None and self._bm25.average_idf <= 0:
             having = Counter(word for counts in self._bm25.doc_freqs for word in counts)
             self._bm25.idf = {
@@ -73,7 +59,7 @@ class RankBM25Retriever(BaseRetriever):
         check_question(query_bundle.query_str)
         if self._bm25 is None:
             return []
-        query = self._tokenizer(query_bundle.query_str)
+        query = words(query_bundle.query_str)
         scores = self._bm25.get_scores(query)
         matches = (n for n, counts in enumerate(self._bm25.doc_freqs) if any(word in counts for word in query))
         best = sorted(matches, key=lambda n: -scores[n])

@@ -48,7 +48,7 @@ from llama_index_gear.triple import Candidate, Incidence, StoredTriple, Triple
 def passage(
     node_id: str,
     text: str,
-    triples: Iterable[tuple[str, str, str]] = (),
+    triples: Iterable[Iterable[str]] = (),
     *,
     document: str | None = None,
     embed_model: BaseEmbedding | None = None,

@@ -139,7 +139,7 @@ CLASSES: list[type] = [
 ]  # fmt: skip
 MAY_BE_ZERO = {"max_retries", "aliases"}
 ABOVE_ZERO = {"gamma", "timeout", "restart", "epsilon", "bm25_avg_len"}
-BEYOND: dict[str, list[Any]] = {"restart": [1.1], "epsilon": [1e-10, 1], "b": [1.5], "timeout": [10**9]}
+BEYOND: dict[str, list[Any]] = {"restart": [1.1], "epsilon": [1e-10, 1], "timeout": [10**9]}
 
 
 def list_refused(made: type) -> dict[str, list[Any]]:
@@ -199,7 +199,6 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("LocalPageRank", {"restart": 1, "epsilon": 1e-9, "passage_weight": 0}),
     ("NaiveGERetriever", {"similarity_top_k": 1_000_000}),
     ("GeARTripleExtractor", {"max_retries": 0, "price": (0, 0.5), "max_cost": 0}),
-    ("RankBM25Retriever", {"k1": 0, "b": 1}),
     ("WikidataDump", {"aliases": 0}),
     ("reciprocal_rank_fusion", {"k": 0.5, "weights": [-1.0]}),
     ("query", {"alpha": 0, "sparse_top_k": 1, "hybrid_top_k": 1, "similarity_top_k": 1_000_000}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -11,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.characters import escape_line, escape_unseen, escape_unwritable, unify_spelling
+from llama_index_gear.characters import count, escape_line, escape_unseen, escape_unwritable, unify_spelling
+from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
+from llama_index_gear.ingestion.existing_collection import CollectionReport
+from llama_index_gear.store.check_and_repair import StoreReport
 from llama_index_gear.tests.growth import assert_linear
 from llama_index_gear.triple import entity_key
 
@@ -93,3 +97,27 @@ def test_the_one_spelling_is_its_own_and_that_of_unicode(text: str) -> None:
 @pytest.mark.parametrize("spell", [unify_spelling, entity_key])
 def test_marks_without_end_take_linear_time(spell: Callable[[str], str]) -> None:
     assert_linear(spell, lambda size: "a" + "\u0301\u0316" * size, 16_000)  # unicodedata.normalize's is quadratic
+
+
+# -- one thing is counted in the singular, wherever a user reads a count -----------------------------------------------
+
+
+WRONG = re.compile(r"(?<![\d,.])1 (?:\w+ed )?(?:passages|triples|calls|points|files|questions)\b")
+
+
+def test_a_noun_has_its_number() -> None:
+    assert [count(number, "file") for number in (0, 1, 2)] == ["0 files", "1 file", "2 files"]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        CollectionReport(1, 1, 0, {"no text under 'text'": 1}),
+        ExtractionLedger(1, 1, outcomes={"extracted": 1}, calls=1),
+        ExtractionEstimate(1, 0, 1, 100, 20, 0.1),
+        StoreReport(1, 1, ("a",), ("a",), ("a",), ("a",), ("a",), ("a",), bm25_drift=1),
+    ],
+    ids=lambda report: type(report).__name__,
+)
+def test_a_report_of_one_says_one(report: object) -> None:
+    assert not WRONG.search(str(report)) and re.search(r"\b1 (?:sampled )?passage\b", str(report))

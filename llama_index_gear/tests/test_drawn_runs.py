@@ -21,16 +21,13 @@ from rich.console import Console
 
 from llama_index_gear import (
     ExternalGeARRetriever,
-    ExternalTripleStore,
     GeARQueryEngine,
     GeARRetriever,
     GeARTripleExtractor,
-    GeARVectorStore,
     SyncGERetriever,
     T2RAGQueryEngine,
     T2RAGRetriever,
     Triple,
-    attach_triples,
 )
 from llama_index_gear.agents.gear import external_policy
 from llama_index_gear.agents.gear import paper_policy as policy
@@ -42,7 +39,9 @@ from llama_index_gear.nodes import read_triples
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.query_engines.t2rag import CLUES_PROMPT
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
-from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.tests.asking import House, fill_house
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace import trace_page as rendering
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import GraphTriple
@@ -189,29 +188,13 @@ class DrawnModel:
         return self.replies[-1]
 
 
-@dataclass
-class House:
-    """The store and the graph that the methods search."""
-
-    store: GeARVectorStore
-    graph: ExternalTripleStore
-
-
 @pytest.fixture(scope="module")  # nobody writes to it
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    folder, embed_model = tmp_path_factory.mktemp("drawn"), WordEmbedding()
-    with (
-        GeARVectorStore.from_path(folder / "store", embed_model=embed_model, embed_triples=True) as store,
-        ExternalTripleStore.from_path(folder / "graph", embed_model=embed_model) as graph,
-    ):
-        for (name, text), slots in zip(PASSAGES.items(), FACTS, strict=True):
-            node = attach_triples(TextNode(id_=name, text=text), [Triple(*slots)])
-            node.embedding = embed_model.get_text_embedding(text)
-            store.add([node])
-        # One triple of the graph is about something else than any fact: links to it are dropped.
-        slots_of_graph = [*FACTS[:3], ["Ann", "is", "a queen"], ["Pacific oyster", "lives in", "a sea"]]
-        graph.load([GraphTriple(Triple(*slots), (slots[0], slots[2])) for slots in slots_of_graph])
-        yield House(store, graph)
+    nodes = [passage(name, text, [slots]) for (name, text), slots in zip(PASSAGES.items(), FACTS, strict=True)]
+    # One triple of the graph is about something else than any fact: links to it are dropped.
+    slots_of_graph = [*FACTS[:3], ["Ann", "is", "a queen"], ["Pacific oyster", "lives in", "a sea"]]
+    triples = [GraphTriple(Triple(*slots), (slots[0], slots[2])) for slots in slots_of_graph]
+    yield from fill_house(tmp_path_factory.mktemp("drawn"), nodes, triples)
 
 
 Method = Callable[[House, ScriptedLLM], Any]

@@ -19,6 +19,7 @@ from llama_index_gear.agents.gear.policy import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
 from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.tests.asking import MODES
 from llama_index_gear.tests.scanning import scan_reply
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
@@ -26,7 +27,6 @@ SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
 QUESTION = "Where does the father of Ann live"
 TEXTS = ["Ann has a father, who is Bob", "Bob lives in Rome", "Rome lies in Italy", "Cheese is made of milk", "Tea"]
 COUNT = len(TEXTS)
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 ENTRIES = ["1", "2", "3", "5", "2", "0", "-1", "-2", "6", "99", "1e3", "1e999", "3.0", "3.5", '"4"', '"[2]"', '"two"',
            '"passage 5"', '"number"', "number", "null", "true", "{}", "[3]", "٣", '"…"', "…", "1" * 5_000]  # fmt: skip

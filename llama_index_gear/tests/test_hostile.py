@@ -273,22 +273,6 @@ def test_names_of_a_megabyte(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_passage_may_lie_about_others_and_its_lie_is_known_by_its_passage(tmp_path: Path) -> None:
-    """No method detects a lie; all show the passage of a fact, and deleting the passage deletes the lie."""
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, embed_triples=True)
-    store.add([passage("true", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED, document="d-1")])
-    store.add([passage("lie", "Ada hates Bob.", [("Ada", "hates", "Bob")], embed_model=EMBED, document="d-2")])
-    nodes, trace = PaperGeARRetriever(
-        SyncGERetriever(store, llm=make_talkative_llm()), max_steps=1
-    ).retrieve_with_trace(QUESTION)
-    assert {node.node.node_id for node in nodes} == {"true", "lie"}
-    told = {(*link.triple, link.passage_id) for step in trace.steps for link in step.linked}
-    assert told == {("Ada", "knows", "Bob", "true")}
-    store.delete("d-2")
-    assert {node.node.node_id for node in NaiveGERetriever(store).retrieve(QUESTION)} == {"true"}
-    store.close()
-
-
 HALF = ["\ud800", "\\ud800", "Bob\udfff", "\ude00\ud83d", "\ud83d\ude00"]
 
 

@@ -12,7 +12,6 @@ import pytest
 
 import llama_index_gear.expansion.pagerank as pagerank
 from llama_index_gear import LocalPageRank
-from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.pagerank import local_pagerank_flow
 from llama_index_gear.flow import Flow, run
 from llama_index_gear.triple import Incidence, StoredTriple, Triple
@@ -241,22 +240,6 @@ def test_nothing_to_start_from() -> None:
     assert rank_nodes(graph, [make_triples("e1", "e2", "p00", 0.0)], []) == []
     assert [passage for passage, _ in rank_nodes(Graph([]), [], ["p2", "p1"])] == ["p2", "p1"]
     assert [passage for passage, _ in rank_nodes(Graph([]), [make_triples("e1", "e2", "p00", 0.5)], [])] == []
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"restart": 0.0}, "restart must be above 0 and at most 1, got 0.0"),
-        ({"restart": 1.1}, "restart"),
-        ({"epsilon": 1e-300}, "epsilon must be 1e-9 or more, and below 1, got 1e-300"),
-        ({"epsilon": 1.0}, "epsilon"),
-        ({"passage_weight": -0.1}, "passage_weight must be 0 or more, got -0.1"),
-        ({"passage_weight": float("nan")}, "passage_weight"),
-    ],
-)
-def test_a_setting_outside_its_range_is_refused(settings: dict[str, float], problem: str) -> None:
-    with pytest.raises(ArgumentError, match=problem):
-        LocalPageRank(**settings)
 
 
 def test_a_linked_alias_has_the_edges_of_its_entity() -> None:

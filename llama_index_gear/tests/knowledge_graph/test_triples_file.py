@@ -86,13 +86,3 @@ def test_no_more_of_a_line_is_asked_for_at_once_than_may_be_kept(monkeypatch: py
     stream = Endless()
     assert list(triples_file._split_lines(stream)) == [(b"", 2**30), (b"xxxxx\n", 6)]  # type: ignore[arg-type]
     assert set(stream.asked) == {2**20 + 1}
-
-
-@pytest.mark.parametrize(
-    "head", ["\nsubject\tpredicate\tobject", "# of a graph\nhead\trelation\ttail", "Subjekt\tPrädikat\tObjekt"]
-)
-def test_a_header_is_the_first_triple_that_is_read(tmp_path: Path, head: str) -> None:
-    (tmp_path / "graph.tsv").write_text(f"{head}\na\tis\tb\nsubject\tpredicate\tobject\n", encoding="utf-8")
-    file = TriplesFile(tmp_path / "graph.tsv")
-    assert [found.triple.text for found in file] == ["a is b", "subject predicate object"]
-    assert file.report.dropped == {"header": 1}

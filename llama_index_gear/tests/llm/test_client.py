@@ -21,13 +21,14 @@ from llama_index.core.schema import TextNode
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, T2RAGQueryEngine, Triple
 from llama_index_gear.errors import OutOfTime
+from llama_index_gear.flow import CallLLM
 from llama_index_gear.llm import client
 from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.client_responses import count_tokens, read_text
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES
 
-PROMPT = PromptTemplate("Say {word}")
 FACT = '{"entities": [], "triples": [["Ann", "father", "Bob"]]}'
 
 
@@ -36,6 +37,10 @@ T2RAG = [
     '{"facts": [{"clue": 1, "triple": ["Ann", "father", "Bob"]}]}',
     "Bob [1]",
 ]
+
+
+def make_request(word: str, **limits: Any) -> CallLLM:
+    return CallLLM(PromptTemplate("Say {word}"), {"word": word}, **limits)
 
 
 class SyncOnly(ScriptedLLM):
@@ -89,7 +94,7 @@ async def test_a_completion_model_without_async_calls_leaves_the_event_loop_free
     replies: list[Any] = []
 
     async def work() -> None:
-        replies.extend(await asyncio.gather(*(aask_llm(llm, PROMPT, {"word": word}) for word in "xyz")))
+        replies.extend(await asyncio.gather(*(aask_llm(llm, make_request(word)) for word in "xyz")))
 
     assert await count_ticks(work) >= 5
     assert [reply.text for reply in replies] == ["a", "b", "c"] and at_once == [1, 1, 1]
@@ -98,9 +103,9 @@ async def test_a_completion_model_without_async_calls_leaves_the_event_loop_free
 
 async def test_its_calls_end_in_time_and_the_next_waits_for_the_late_one() -> None:
     llm, at_once = make_slow(["late", "next"])
-    first = await aask_llm(llm, PROMPT, {"word": "x"}, within=0.02)
+    first = await aask_llm(llm, make_request("x", timeout=0.02))
     assert isinstance(first.error, OutOfTime) and first.ms < 150
-    assert (await aask_llm(llm, PROMPT, {"word": "y"}, within=5)).text == "next" and at_once == [1, 1]
+    assert (await aask_llm(llm, make_request("y", timeout=5))).text == "next" and at_once == [1, 1]
 
 
 def test_no_event_loop_is_kept_once_its_calls_have_ended() -> None:
@@ -109,7 +114,7 @@ def test_no_event_loop_is_kept_once_its_calls_have_ended() -> None:
 
     async def work() -> None:
         loops.append(weakref.ref(asyncio.get_running_loop()))
-        await asyncio.gather(*(aask_llm(llm, PROMPT, {"word": word}) for word in "xy"))  # one waits for the other
+        await asyncio.gather(*(aask_llm(llm, make_request(word)) for word in "xy"))  # one waits for the other
 
     asyncio.run(work())
     for _ in range(100):  # the thread of the last call may still be ending
@@ -147,9 +152,9 @@ class Reconnecting(ScriptedLLM):
 async def test_connections_of_an_ended_event_loop_are_passed_over() -> None:
     llm = Reconnecting(["yes"])  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
     llm.stale = 20
-    assert (await aask_llm(llm, PROMPT, {"word": "x"})).text == "yes"
+    assert (await aask_llm(llm, make_request("x"))).text == "yes"
     llm.stale = 21
-    assert str((await aask_llm(llm, PROMPT, {"word": "x"})).error) == "Event loop is closed"
+    assert str((await aask_llm(llm, make_request("x"))).error) == "Event loop is closed"
 
 
 class Overloaded(Exception):
@@ -159,14 +164,8 @@ class Overloaded(Exception):
 
 
 async def ask(mode: str, llm: ScriptedLLM, **limits: Any) -> Any:
-    return (
-        ask_llm(llm, PROMPT, {"word": "x"}, **limits)
-        if mode == "sync"
-        else await aask_llm(llm, PROMPT, {"word": "x"}, **limits)
-    )
-
-
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
+    request = make_request("x", **limits)
+    return ask_llm(llm, request) if mode == "sync" else await aask_llm(llm, request)
 
 
 @MODES
@@ -188,7 +187,7 @@ async def test_an_error_that_may_pass_is_retried_as_often_as_allowed(
 @MODES
 async def test_no_retry_begins_that_would_be_late(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RETRY_BACKOFF", 600.0)
-    reply = await ask(mode, ScriptedLLM([Overloaded("full")]), within=300.0)
+    reply = await ask(mode, ScriptedLLM([Overloaded("full")]), timeout=300.0)
     assert isinstance(reply.error, Overloaded) and reply.calls == 1
 
 

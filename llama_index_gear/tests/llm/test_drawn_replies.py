@@ -7,43 +7,17 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
 
-from llama_index_gear.agents.gear.external_policy import parse_decision, parse_ranking
-from llama_index_gear.agents.gear.paper_calls import parse_facts_and_verdict, parse_query, parse_verdict
-from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.extraction.calls import parse_extraction, read_types
-from llama_index_gear.extraction.schema import ExtractionSchema
-from llama_index_gear.flow import Reply
-from llama_index_gear.llm.json_scan import ScannedReply
-from llama_index_gear.llm.parsing import parse_triples
-from llama_index_gear.llm.selection import parse_selection
-from llama_index_gear.tests.scanning import scan_reply
+from llama_index_gear.tests.scanning import PARSERS, scan_reply
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "100"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
-TEMPLATE = DECOMPOSE_PROMPT.get_template()
-SCHEMA = ExtractionSchema(entity_types=("person", "ada"), relation_types=("knows", "x"))
-
-PARSERS: dict[str, Callable[[ScannedReply], Any]] = {
-    "triples": parse_triples,
-    "facts and verdict": parse_facts_and_verdict,
-    "verdict": parse_verdict,
-    "query": parse_query,
-    "decision": parse_decision,
-    "ranking": lambda reply: parse_ranking(reply, 9),
-    "selection": lambda reply: parse_selection(reply, 9),
-    "decomposition": lambda reply: parse_decomposition(reply, TEMPLATE),
-    "statements": parse_statements,
-    "types": read_types,
-    "extraction": lambda reply: parse_extraction(Reply(reply.text)),
-    "extraction with a schema": lambda reply: parse_extraction(Reply(reply.text), SCHEMA),
-}
 NAMES = [
     "triples", "facts", "entities", "passages", "passage", "subject", "predicate", "object", "head", "relation",
     "answerable", "answer", "reason", "sufficient", "query", "clue", "needed", "triple", "1", "2", "Answerable",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,15 +15,12 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index_gear import (
     DiverseTripleBeamSearch,
     ExternalGeARRetriever,
-    ExternalTripleStore,
     GeARRetriever,
     GeARTripleExtractor,
-    GeARVectorStore,
     PassageSelector,
     SyncGERetriever,
     T2RAGRetriever,
     Triple,
-    attach_triples,
 )
 from llama_index_gear.agents.gear.paper_calls import READ_AND_REASON_PROMPT, read_and_reason_flow, read_gist_flow
 from llama_index_gear.agents.gear.paper_policy import GistState
@@ -39,7 +35,9 @@ from llama_index_gear.flow import CallLLM, Reply, run
 from llama_index_gear.llm.prompting import drop_echoes, require_own
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
-from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.tests.asking import House, fill_house
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import GraphTriple
 
@@ -84,7 +82,7 @@ def test_a_passage_about_the_example_may_state_it() -> None:
 @pytest.mark.parametrize("reply", ["", write_reply(EXAMPLE)])
 def test_a_reader_that_repeats_its_prompt_is_asked_again_and_then_notes_nothing(reply: str) -> None:
     reading = run(read_facts_flow("Who?", PASSAGES), answer(reply))
-    assert (reading.triples, len(reading.replies)) == ((), 2) and "example" in reading.problem
+    assert reading.triples == () and "example" in reading.problem
     flow = read_and_reason_flow("Who?", PASSAGES, GistMemory(9), READ_AND_REASON_PROMPT)
     parsed = run(flow, answer(reply))
     assert parsed.value is None and parsed.problem
@@ -117,26 +115,10 @@ def test_an_extractor_counts_what_it_left_out() -> None:
 QUESTION = "Which team did the father of Stephen Curry join?"
 
 
-@dataclass
-class House:
-    """The store and the graph that the methods search."""
-
-    store: GeARVectorStore
-    graph: ExternalTripleStore
-
-
 @pytest.fixture(scope="module")  # nobody writes to it
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    folder, embed_model = tmp_path_factory.mktemp("echoes"), WordEmbedding()
-    with (
-        GeARVectorStore.from_path(folder / "store", embed_model=embed_model, embed_triples=True) as store,
-        ExternalTripleStore.from_path(folder / "graph", embed_model=embed_model) as graph,
-    ):
-        node = attach_triples(TextNode(id_="a", text=PASSAGES[0]), [OWN])
-        node.embedding = embed_model.get_text_embedding(PASSAGES[0])
-        store.add([node])
-        graph.load([GraphTriple(OWN, ("Q1", "Q2"))])
-        yield House(store, graph)
+    nodes = [passage("a", PASSAGES[0], [("Dell Curry", "joined", "Hornets")])]
+    yield from fill_house(tmp_path_factory.mktemp("echoes"), nodes, [GraphTriple(OWN, ("Q1", "Q2"))])
 
 
 def repeat_first_example(prompt: str) -> str:
@@ -220,7 +202,7 @@ def test_a_question_that_names_the_example_may_be_taken_apart_like_it() -> None:
     for (question, count), reply in zip(examples.items(), replies, strict=True):
         assert len(run(decompose_flow(question, DECOMPOSE_PROMPT), answer(reply)).value) == count
         parsed = run(decompose_flow(QUESTION, DECOMPOSE_PROMPT), answer(reply))
-        assert parsed.value is None and "example" in parsed.problem and len(parsed.replies) == 2
+        assert parsed.value is None and "example" in parsed.problem
 
 
 def resolve(reply: str, question: str, passages: dict[str, str]) -> Any:
@@ -234,7 +216,7 @@ def test_a_resolution_takes_the_example_for_a_statement_only_where_it_is_told(ca
     copied = {"clue": 1, "triple": ["Sydney Opera House", "designed by", "Jørn Utzon"], "passages": [3]}
     own = {"clue": 1, "triple": ["Dell Curry", "joined", "Hornets"], "passages": [1]}
     alone = resolve(json.dumps({"facts": [copied]}), QUESTION, {"a": PASSAGES[0]})
-    assert alone.value is None and "example" in alone.problem and len(alone.replies) == 2
+    assert alone.value is None and "example" in alone.problem
     with caplog.at_level(logging.WARNING):
         both = resolve(json.dumps({"facts": [copied, own]}), QUESTION, {"a": PASSAGES[0]})
     assert [statement.triple for statement in both.value] == [OWN] and "1 facts left out" in caplog.text

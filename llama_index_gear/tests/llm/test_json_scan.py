@@ -11,9 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.agents.gear.external_policy import parse_decision, parse_ranking
-from llama_index_gear.agents.gear.paper_calls import parse_facts_and_verdict, parse_query, parse_verdict
-from llama_index_gear.agents.t2rag.prompts import parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.json_scan import (
     MAX_REPLY_LENGTH,
@@ -23,19 +20,7 @@ from llama_index_gear.llm.json_scan import (
     ScannedReply,
     scan,
 )
-from llama_index_gear.llm.parsing import parse_triples
-from llama_index_gear.tests.scanning import scan_reply
-
-PARSERS: dict[str, Callable[[ScannedReply], Any]] = {
-    "triples": parse_triples,
-    "facts and verdict": parse_facts_and_verdict,
-    "verdict": parse_verdict,
-    "query": parse_query,
-    "decision": parse_decision,
-    "ranking": lambda reply: parse_ranking(reply, 9),
-    "decomposition": parse_decomposition,
-    "statements": parse_statements,
-}
+from llama_index_gear.tests.scanning import PARSERS, scan_reply
 
 
 def scan_values(text: str) -> list[Any]:
@@ -123,6 +108,8 @@ NASTY = {
     "flags": ("", "answerable: sufficient: query: "),
     "rankings": ("", "[1] > "),
     "clues": ("", "1. a | b | c\n"),
+    "facts that are cut off": ("", '{"facts": [{"clue": 1, "triple": ["a", '),
+    "long notes": ('{"query": "Who?", "notes": "', "x"),
     "pipes": ("", "|"),
 }
 
@@ -168,7 +155,7 @@ def test_the_search_ends_and_says_so(text: str) -> None:
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_a_reply_that_no_one_asked_for_is_not_read(parser: str) -> None:
-    reply = '{"triples": [["a", "b", "c"]], "answerable": true, "sufficient": true, "query": "Who?"} [1]'
+    reply = '{"triples": [["a", "b", "c"]], "answerable": true, "sufficient": true, "query": "Who?", "needed": [1]} [1]'
     long = reply + " " * (MAX_REPLY_LENGTH + 1 - len(reply))
     with pytest.raises(ReplyError, match="has 500001 characters; none of more than 500000 is read"):
         PARSERS[parser](scan_reply(long))

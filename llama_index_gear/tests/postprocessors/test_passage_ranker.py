@@ -21,6 +21,7 @@ from llama_index_gear.errors import ArgumentError, TripleError
 from llama_index_gear.nodes import without_explanation
 from llama_index_gear.ranking.learning import fit_ranking
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import list_ids
 
 QUESTION = "Where did the father of Stephen Curry play?"
 TEXTS = {
@@ -38,10 +39,6 @@ def make_node(name: str, text: str) -> TextNode:
 
 NODES = [make_node(*item) for item in TEXTS.items()]
 RESULTS = [NodeWithScore(node=node, score=None) for node in NODES]
-
-
-def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [result.node.node_id for result in found]
 
 
 async def rank_both_ways(ranker: PassageRanker, nodes: list[NodeWithScore], question: str = QUESTION) -> list[Any]:

@@ -23,6 +23,7 @@ from llama_index_gear import PassageSelector
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.nodes import with_explanation
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import list_ids
 
 QUESTION = "Where did the father of Stephen Curry play?"
 TEXTS = {
@@ -33,10 +34,6 @@ TEXTS = {
 }
 NODES = [TextNode(id_=name, text=text) for name, text in TEXTS.items()]
 RESULTS = [NodeWithScore(node=node, score=0.5) for node in NODES]
-
-
-def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [result.node.node_id for result in found]
 
 
 async def select_both_ways(
@@ -113,13 +110,6 @@ async def test_a_bad_reply_is_asked_for_once_more_and_then_the_order_stands(
     assert list_ids(found) == list(TEXTS) and "needed" not in found[0].node.metadata["gear_ranks"]
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 2 and "order given stands" in warnings[0].getMessage()
-
-
-async def test_a_model_that_repeats_its_prompt_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    selector = PassageSelector(llm=MockLLM())
-    assert list_ids(selector.postprocess_nodes(RESULTS, query_str=QUESTION)) == list(TEXTS)
-    assert list_ids(await selector.apostprocess_nodes(RESULTS, query_str=QUESTION)) == list(TEXTS)
-    assert len(caplog.records) == 2
 
 
 async def test_an_error_of_the_client_is_raised() -> None:
@@ -205,21 +195,6 @@ def test_copies_and_serialization() -> None:
     for copied in copies:
         assert (copied.top_n, copied.show_top_k, copied.show_tokens) == (3, 7, 99)
         assert isinstance(copied.llm, MockLLM) and list(copied.get_prompts()) == ["select"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"top_n": 0}, "top_n"),
-        ({"show_top_k": 0}, "show_top_k"),
-        ({"show_tokens": 1.5}, "show_tokens"),
-        ({"prompts": {"select": PromptTemplate("{question}")}}, "passages"),
-        ({"prompts": {"read": PromptTemplate("{question}")}}, "there are: select"),
-    ],
-)
-def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        PassageSelector(**{"llm": ScriptedLLM(), **arguments})
 
 
 def test_there_is_no_selection_without_a_question() -> None:

@@ -1,4 +1,4 @@
-"""GeAR's query engine on a real embedded store, alone and composed with LlamaIndex's own parts."""
+"""GeAR's query engine on a real embedded store."""
 
 from __future__ import annotations
 
@@ -19,11 +19,8 @@ from llama_index.core.instrumentation.events.query import QueryEndEvent, QuerySt
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.query_engine import SubQuestionQueryEngine
-from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.tools import QueryEngineTool
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear import (
@@ -31,13 +28,12 @@ from llama_index_gear import (
     GeARQueryEngine,
     GeARVectorStore,
     SyncGERetriever,
-    Triple,
-    attach_triples,
 )
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES, fill_store, list_ids, unlabelled
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
@@ -74,28 +70,15 @@ COMPACT = {
 }
 
 
-def make_nodes() -> list[BaseNode]:
-    made = []
-    for name, (text, fact) in PASSAGES.items():
-        node = TextNode(id_=name, text=text, metadata={"name": name})
-        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = ["name"]
-        node.embedding = WordEmbedding().get_text_embedding(text)
-        made.append(attach_triples(node, [Triple(*fact)]))
-    return made
-
-
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(
-        tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding(), embed_triples=True
+    yield from fill_store(
+        tmp_path_factory.mktemp("store"),
+        [unlabelled(name, text, [fact], name=name) for name, (text, fact) in PASSAGES.items()],
     )
-    store.add(make_nodes())
-    yield store
-    store.close()
 
 
 Mode = str
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 async def ask(mode: Mode, engine: BaseQueryEngine, question: str = QUESTION) -> Any:
@@ -113,10 +96,6 @@ async def join_pieces(response: Any) -> str:
     if isinstance(response, StreamingResponse):
         return "|".join(response.response_gen)
     return str(response)
-
-
-def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [node.node.node_id for node in found]
 
 
 def select_search_metadata(response: Any) -> dict[str, Any]:
@@ -415,40 +394,3 @@ async def get_last(engine: GeARQueryEngine, question: str) -> Any:
     async for item in engine.astream_events(question):
         last = item
     return last
-
-
-# -- composed with LlamaIndex -----------------------------------------------------------------------------------------
-
-
-def make_tool(engine: BaseQueryEngine, name: str = "facts") -> QueryEngineTool:
-    return QueryEngineTool.from_defaults(engine, name=name, description="questions over several passages")
-
-
-def make_sub_question_engine(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEngine:
-    asked = [{"sub_question": "Who is Ann", "tool_name": "one"}, {"sub_question": "Tea", "tool_name": "two"}]
-    engines = {
-        name: GeARQueryEngine(PaperGeARRetriever(SyncGERetriever(store, llm=make_thoughtful_llm(name))))
-        for name in ("one", "two")
-    }
-    writer = ScriptedLLM(["both"])
-    return SubQuestionQueryEngine(
-        LLMQuestionGenerator.from_defaults(llm=ScriptedLLM([json.dumps({"items": asked})])),
-        get_response_synthesizer(llm=writer, use_async=use_async),
-        [make_tool(engine, name) for name, engine in engines.items()],
-        callback_manager=CallbackManager([]),
-        verbose=False,
-        use_async=use_async,
-    )
-
-
-def check_sub_questions(response: Any) -> None:
-    assert str(response) == "both"
-    texts = [source.node.get_content() for source in response.source_nodes[:2]]
-    assert texts == ["Sub question: Who is Ann\nResponse: one", "Sub question: Tea\nResponse: two"]
-    sources = response.source_nodes[2:]
-    assert len(sources) == 2 * len(PASSAGES) and all("gear_chain" in source.node.metadata for source in sources)
-
-
-@MODES
-async def test_under_a_sub_question_engine(store: GeARVectorStore, mode: Mode) -> None:
-    check_sub_questions(await ask(mode, make_sub_question_engine(store, use_async=mode == "async")))

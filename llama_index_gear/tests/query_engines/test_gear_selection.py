@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import NodeWithScore
 
 from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore
-from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
+from llama_index_gear.testing import Reply, ScriptedLLM
+from llama_index_gear.tests.asking import MODES, fill_store, list_ids
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace import trace_page as rendering
 from llama_index_gear.trace.trace import Trace
 
@@ -22,17 +24,11 @@ TEXTS = {
     "bob": "Bob lives in Rome",
     "tea": "Tea is grown where rain falls",
 }
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path_factory.mktemp("s") / "store", embed_model=WordEmbedding()) as made:
-        nodes = [TextNode(id_=name, text=text) for name, text in TEXTS.items()]
-        for node in nodes:
-            node.embedding = WordEmbedding().get_text_embedding(node.text)
-        made.add(nodes)
-        yield made
+    yield from fill_store(tmp_path_factory.mktemp("store"), [passage(*item) for item in TEXTS.items()])
 
 
 def say(*names: str, **rest: Any) -> Callable[[str], str]:
@@ -72,10 +68,6 @@ async def query_with_trace(mode: str, engine: GeARQueryEngine, question: str = Q
 class Backwards(BaseNodePostprocessor):
     def _postprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: Any = None) -> list[NodeWithScore]:
         return nodes[::-1]
-
-
-def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [result.node.node_id for result in found]
 
 
 @MODES

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import TextNode
 
 from llama_index_gear import (
     GeARQueryEngine,
@@ -16,31 +15,23 @@ from llama_index_gear import (
     SyncGERetriever,
     T2RAGQueryEngine,
     T2RAGRetriever,
-    Triple,
-    attach_triples,
 )
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
-from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.tests.asking import MODES, fill_store, unlabelled
 
 QUESTION = "Where does Ann's father live?"
 PASSAGES = {"Ann": "Ann's father is Bob.", "Bob": "Bob lives in Rome.", "Cid": "Cid sold tea.", "Dan": "Dan is old."}
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 STREAMED = pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
 NOTHING = "The language model gave no answer. The passages that were found: [1] "
 
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(
-        tmp_path_factory.mktemp("thoughts") / "s", embed_model=WordEmbedding(), embed_triples=True
-    ) as made:
-        for title, text in PASSAGES.items():
-            node = attach_triples(
-                TextNode(id_=title, text=text, metadata={"title": title}), [Triple(title, "in", text)]
-            )
-            node.embedding = WordEmbedding().get_text_embedding(text)
-            made.add([node])
-        yield made
+    yield from fill_store(
+        tmp_path_factory.mktemp("store"),
+        [unlabelled(n, text, [(n, "in", text)], title=n) for n, text in PASSAGES.items()],
+    )
 
 
 async def ask(mode: str, engine: Any) -> tuple[str, Any, Any]:

@@ -16,15 +16,17 @@ from llama_index.core.schema import TextNode
 from llama_index.core.tools import QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context
 
-from llama_index_gear import GeARQueryEngine, GeARVectorStore, T2RAGQueryEngine, Triple, attach_triples
+from llama_index_gear import GeARQueryEngine, GeARVectorStore, T2RAGQueryEngine
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TracedResponse
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES, fill_store
+from llama_index_gear.tests.store_contract import passage
 
 QUESTION = "Where does Ann's father live?"
 PASSAGES = {
-    "Ann": ("Ann's father is Bob.", ["Ann", "father", "Bob"]),
-    "Bob": ("Bob lives in Rome.", ["Bob", "in", "Rome"]),
+    "Ann": ("Ann's father is Bob.", ("Ann", "father", "Bob")),
+    "Bob": ("Bob lives in Rome.", ("Bob", "in", "Rome")),
 }
 GEAR = ['{"needed": [1, 2], "facts": [["Bob", "lives in", "Rome"]], "answerable": true, "answer": "Rome"}']
 T2RAG = [
@@ -36,14 +38,10 @@ T2RAG = [
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(
-        tmp_path_factory.mktemp("tool") / "s", embed_model=WordEmbedding(), embed_triples=True
-    ) as store:
-        for title, (text, slots) in PASSAGES.items():
-            node = TextNode(id_=f"{title}-0", text=text, metadata={"title": title})
-            node.embedding = WordEmbedding().get_text_embedding(text)
-            store.add([attach_triples(node, [Triple(*slots)])])
-        yield store
+    nodes = [
+        passage(f"{title}-0", text, [slots], metadata={"title": title}) for title, (text, slots) in PASSAGES.items()
+    ]
+    yield from fill_store(tmp_path_factory.mktemp("store"), nodes)
 
 
 def make_engine(store: GeARVectorStore, script: list[str] | None = None, **arguments: Any) -> GeARQueryEngine:
@@ -55,7 +53,7 @@ async def call(mode: str, tool: QueryEngineTool, question: str = QUESTION) -> To
     return tool.call(input=question) if mode == "sync" else await tool.acall(input=question)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@MODES
 async def test_an_agent_reads_what_the_numbers_mean_and_the_program_has_the_rest(
     store: GeARVectorStore, mode: str
 ) -> None:
@@ -71,7 +69,7 @@ async def test_an_agent_reads_what_the_numbers_mean_and_the_program_has_the_rest
     assert output.raw_input == {"input": QUESTION} and output.tool_name == "answer_from_documents"
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@MODES
 async def test_t2rag_is_a_tool_too(store: GeARVectorStore, mode: str) -> None:
     engine = T2RAGQueryEngine.from_vector_store(store, llm=ScriptedLLM(T2RAG))
     output = await call(mode, engine.as_tool("facts", "knows Ann"))
@@ -80,14 +78,14 @@ async def test_t2rag_is_a_tool_too(store: GeARVectorStore, mode: str) -> None:
     assert (output.tool_name, response.trace.stopped) == ("facts", "resolved")
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@MODES
 async def test_a_stream_is_read_to_its_end(store: GeARVectorStore, mode: str) -> None:
     output = await call(mode, make_engine(store, streaming=True).as_tool())
     assert output.content.startswith("Rome [1][2]\n[1] ")
     assert len(output.raw_output.metadata["gear_cited"]) == 2 and output.raw_output.trace.response == "Rome [1][2]"
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@MODES
 @pytest.mark.parametrize(("written", "text"), [("compact", "Rome \ufffd"), ("no_text", "")])
 async def test_half_a_character_or_no_text_can_be_sent_on(
     store: GeARVectorStore, mode: str, written: str, text: str, monkeypatch: pytest.MonkeyPatch

@@ -29,12 +29,13 @@ from llama_index_gear import (
     T2RAGQueryEngine,
     T2RAGRetriever,
     Triple,
-    attach_triples,
 )
 from llama_index_gear.agents.verification import VERIFY_PROMPT
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES, fill_store
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 QUESTION = "Where does the father of Ann live"
@@ -43,22 +44,15 @@ TEXTS = {
     "bob": "Bob lives in Rome",
     "tea": "Tea is grown where rain falls",
 }
-FACTS = {"ann": Triple("Ann", "father", "Bob"), "bob": Triple("Bob", "lives in", "Rome")}
+FACTS = {"ann": [("Ann", "father", "Bob")], "bob": [("Bob", "lives in", "Rome")]}
 CHECK = "You check the answer to a question."
 LACKING = "Nothing says who the father is."
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(
-        tmp_path_factory.mktemp("v") / "store", embed_model=WordEmbedding(), embed_triples=True
-    ) as made:
-        for name, text in TEXTS.items():
-            node = attach_triples(TextNode(id_=name, text=text), [FACTS[name]] if name in FACTS else [])
-            node.embedding = WordEmbedding().get_text_embedding(text)
-            made.add([node])
-        yield made
+    nodes = [passage(name, text, FACTS.get(name, [])) for name, text in TEXTS.items()]
+    yield from fill_store(tmp_path_factory.mktemp("store"), nodes)
 
 
 def list_shown(prompt: str) -> list[str]:

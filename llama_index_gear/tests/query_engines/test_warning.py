@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core.schema import TextNode
 
 from llama_index_gear import (
     Budget,
@@ -22,17 +21,17 @@ from llama_index_gear import (
     T2RAGQueryEngine,
     T2RAGRetriever,
     Triple,
-    attach_triples,
 )
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.query_engines.t2rag import CLUES_PROMPT
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES, fill_store
+from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace.trace import Trace
 
 QUESTION = "Where does the father of Ann live"
 TEXTS = {"ann": "Ann has a father, who is Bob", "bob": "Bob lives in Rome"}
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 AGENTS = pytest.mark.parametrize("agent", ["separate", "merged", "single", "selection", "external", "t2rag"])
 READABLE = {
     "separate": '{"answerable": true, "answer": "Rome"}',  # of "reason"; "read" and "gist" can't read it
@@ -46,14 +45,9 @@ READABLE = {
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(
-        tmp_path_factory.mktemp("s") / "store", embed_model=WordEmbedding(), embed_triples=True
-    ) as made:
-        for name, text in TEXTS.items():
-            node = attach_triples(TextNode(id_=name, text=text), [Triple(name, "says", text)])
-            node.embedding = WordEmbedding().get_text_embedding(text)
-            made.add([node])
-        yield made
+    yield from fill_store(
+        tmp_path_factory.mktemp("store"), [passage(n, text, [(n, "says", text)]) for n, text in TEXTS.items()]
+    )
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
 from llama_index_gear.flow import EmbedQuery, run
 from llama_index_gear.store.schema import to_node
 from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.tests.asking import list_ids
 from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding()
@@ -78,10 +79,6 @@ class Fixed(BaseRetriever):
 def make_results(*names: str, score: float | None = None) -> list[NodeWithScore]:
     """Make results with ids and texts only, as a foreign retriever has them."""
     return [NodeWithScore(node=TextNode(id_=name, text=FACTS[name][0]), score=score) for name in names]
-
-
-def list_ids(found: list[NodeWithScore]) -> list[str]:
-    return [result.node.node_id for result in found]
 
 
 def explain(found: list[NodeWithScore]) -> list[tuple[str, float | None, dict[str, Any]]]:

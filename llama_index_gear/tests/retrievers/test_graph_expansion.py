@@ -13,17 +13,10 @@ import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import CompletionResponse
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.instrumentation.events import BaseEvent
-from llama_index.core.node_parser import HierarchicalNodeParser, TokenTextSplitter, get_leaf_nodes
-from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever
+from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
-from llama_index.core.schema import Document, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.storage.docstore import SimpleDocumentStore
-from llama_index.core.storage.storage_context import StorageContext
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
-from llama_index_instrumentation import get_dispatcher
 from qdrant_client import models
 
 import llama_index_gear.expansion.pipeline as graph_walk
@@ -39,13 +32,13 @@ from llama_index_gear import (
 )
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.backends import Backends
-from llama_index_gear.expansion.beam_search import BeamSearch
+from llama_index_gear.expansion.beam_search import BeamSearch, diverse_triple_beam_search_flow
 from llama_index_gear.expansion.pagerank import local_pagerank_flow
-from llama_index_gear.expansion.pipeline import GraphExpansionEvent
 from llama_index_gear.flow import Flow
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import list_ids
 from llama_index_gear.triple import StoredTriple
 
 NotedReads: TypeAlias = list[tuple[str, tuple[Any, ...]]]
@@ -85,10 +78,6 @@ def store(tmp_path: Path, embed_model: WordEmbedding) -> Iterator[GeARVectorStor
     store.close()
 
 
-def list_ids(found: list[NodeWithScore]) -> list[str]:
-    return [node.node.node_id for node in found]
-
-
 async def retrieve_both_ways(retriever: BaseRetriever, question: str | QueryBundle = QUESTION) -> list[NodeWithScore]:
     """Return a retriever's result, after checking that sync and async agree on it to the last digit."""
     found = retriever.retrieve(question)
@@ -118,35 +107,6 @@ async def test_the_explanation_is_hidden_from_models(store: GeARVectorStore) -> 
         assert json.loads(node.node.to_json())["metadata"]["gear_ranks"] == node.node.metadata["gear_ranks"]
 
 
-@pytest.mark.parametrize(
-    "scorer", ["novelty", "composed", "additive", "exact", lambda q, texts: [len(t) for t in texts]]
-)
-async def test_every_scorer_runs(store: GeARVectorStore, scorer: Any) -> None:
-    assert (
-        len(
-            await retrieve_both_ways(NaiveGERetriever(store, beam_search=BeamSearch(scorer=scorer), similarity_top_k=5))
-        )
-        == 5
-    )
-
-
-async def test_a_callable_scorer_decides(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    only_stephen = MetadataFilters(filters=[MetadataFilter(key="group", value="stephen")])
-    base = VectorStoreIndex.from_vector_store(store, embed_model=embed_model).as_retriever(filters=only_stephen)
-    seen: list[str] = []
-
-    def prefer_1982(question: str, texts: Any) -> list[float]:
-        assert question == QUESTION
-        seen.extend(texts)
-        return [10.0 if "1982" in text else 0.0 for text in texts]
-
-    found = await retrieve_both_ways(
-        NaiveGERetriever(store, base, beam_search=BeamSearch(scorer=prefer_1982, beam_length=3))
-    )
-    assert list_ids(found) == ["stephen", "dell", "tech"]
-    assert any(text.count(". ") == 2 for text in seen)
-
-
 async def test_sync_ge_starts_from_what_the_reader_notes(store: GeARVectorStore) -> None:
     reply = '{"triples": [["Dell Curry", "went to", "Virginia Tech"]]}'
     llm = ScriptedLLM([reply, reply])
@@ -157,27 +117,6 @@ async def test_sync_ge_starts_from_what_the_reader_notes(store: GeARVectorStore)
     assert QUESTION in llm.history[0] and "[1] " in llm.history[0] and "gear_" not in llm.history[0]
 
 
-class Recorder(BaseEventHandler):
-    seen: list[GraphExpansionEvent] = []
-
-    @classmethod
-    def class_name(cls) -> str:
-        return "Recorder"
-
-    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        if isinstance(event, GraphExpansionEvent):
-            self.seen.append(event)
-
-
-@pytest.fixture
-def events() -> Iterator[list[GraphExpansionEvent]]:
-    recorder = Recorder(seen=[])
-    root = get_dispatcher()
-    root.add_event_handler(recorder)
-    yield recorder.seen
-    root.event_handlers.remove(recorder)
-
-
 @pytest.mark.parametrize(
     ("replies", "fallback"),
     [
@@ -186,12 +125,12 @@ def events() -> Iterator[list[GraphExpansionEvent]]:
     ],
 )
 def test_a_reader_without_facts_falls_back_to_naive_and_says_so(
-    store: GeARVectorStore, events: list[GraphExpansionEvent], replies: list[Any], fallback: str
+    store: GeARVectorStore, replies: list[Any], fallback: str
 ) -> None:
-    naive = NaiveGERetriever(store).retrieve(QUESTION)
-    assert list_ids(SyncGERetriever(store, llm=ScriptedLLM(replies)).retrieve(QUESTION)) == list_ids(naive)
-    assert events[0].fallback == "" and fallback in events[1].fallback
-    assert events[1].beams == events[0].beams != []
+    naive, step = NaiveGERetriever(store).retrieve(QUESTION), SyncGERetriever(store, llm=ScriptedLLM(2 * replies))
+    assert step.retrieve(QUESTION) == naive and naive[0].metadata["gear_chain"]
+    _, trace = PaperGeARRetriever(step, calls="single").retrieve_with_trace(QUESTION)
+    assert fallback in trace.steps[0].fallback
 
 
 def test_a_reader_that_fails_raises(store: GeARVectorStore) -> None:
@@ -399,24 +338,16 @@ class ThinkingLLM(ScriptedLLM):
 
 
 async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
-    """A reader and a scorer that take their time run in other threads."""
+    """A reader that takes its time runs in another thread."""
     threads: list[int] = []
-
-    def score_slowly(question: str, texts: Any) -> list[float]:
-        threads.append(threading.get_ident())
-        return [float(len(text)) for text in texts]
 
     def read(prompt: str) -> str:
         threads.append(threading.get_ident())
         return "[]"
 
     llm = ThinkingLLM(otherwise=read)  # type: ignore[call-arg]
-    for retriever in (
-        NaiveGERetriever(store, beam_search=BeamSearch(scorer=score_slowly)),
-        SyncGERetriever(store, llm=llm),
-    ):
-        await retriever.aretrieve(QUESTION)
-    assert len(llm.history) == 1 and len(threads) >= 2 and threading.get_ident() not in threads
+    await SyncGERetriever(store, llm=llm).aretrieve(QUESTION)
+    assert len(llm.history) == len(threads) == 1 and threading.get_ident() not in threads
 
 
 # -- composed with LlamaIndex -----------------------------------------------------------------------------------------
@@ -424,13 +355,6 @@ async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
 
 def make_retriever(store: GeARVectorStore) -> NaiveGERetriever:
     return NaiveGERetriever(store, similarity_top_k=6)
-
-
-async def test_in_a_query_engine(store: GeARVectorStore) -> None:
-    llm = ScriptedLLM(["1982", "1982"])
-    engine = RetrieverQueryEngine.from_args(make_retriever(store), llm=llm)
-    assert str(engine.query(QUESTION)) == str(await engine.aquery(QUESTION)) == "1982"
-    assert "Virginia Tech" in llm.history[0] and "gear_" not in llm.history[0]
 
 
 def test_a_fusion_knows_a_passage_again(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
@@ -531,56 +455,26 @@ def test_a_postprocessor_has_filters_of_its_own(store: GeARVectorStore, embed_mo
     assert query_filtered(filters=only) == ["stephen"]
 
 
-async def test_every_triple_that_a_fact_is_linked_to_is_a_start(
-    store: GeARVectorStore, events: list[GraphExpansionEvent]
-) -> None:
+def test_every_triple_that_a_fact_is_linked_to_is_a_start(store: GeARVectorStore) -> None:
     note = '{"triples": [["Stephen", "father", "Dell Curry"]]}'
     for top_k in (1, 3):
-        SyncGERetriever(store, llm=ScriptedLLM([note]), link_top_k=top_k).retrieve(QUESTION)
-        assert len(events[-1].seeds) == top_k
+        step = SyncGERetriever(store, llm=ScriptedLLM([note]), link_top_k=top_k)
+        _, trace = PaperGeARRetriever(step, calls="single").retrieve_with_trace(QUESTION)
+        assert len(trace.steps[0].linked) == top_k
 
 
-def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> None:
-    seen: list[list[str]] = []
+def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
 
-    def score_texts(question: str, texts: Any) -> list[float]:
-        seen.append(list(texts))
-        return [1.0] * len(texts)
+    def noting_flow(*arguments: Any) -> Any:
+        seen.append(len(arguments[3]))
+        return diverse_triple_beam_search_flow(*arguments)
 
-    NaiveGERetriever(store, beam_search=BeamSearch(scorer=score_texts, beam_size=2), similarity_top_k=7).retrieve(
-        QUESTION
-    )
-    assert len(seen[0]) == len(PASSAGES)
-
-
-async def test_under_auto_merging(tmp_path: Path, embed_model: WordEmbedding) -> None:
-    text = " ".join(text + "." for text, _ in PASSAGES.values())
-    sizes = {"large": 256, "small": 32}
-    parser = HierarchicalNodeParser.from_defaults(
-        node_parser_ids=list(sizes),
-        node_parser_map={name: TokenTextSplitter(chunk_size=size, chunk_overlap=0) for name, size in sizes.items()},
-    )
-    tree = parser.get_nodes_from_documents([Document(id_="all", text=text)])
-    leaves = get_leaf_nodes(tree)
-    for leaf in leaves:
-        leaf.embedding = embed_model.get_text_embedding(leaf.get_content())
-    store = GeARVectorStore.from_path(tmp_path / "leaves", embed_model=embed_model, embed_triples=True)
-    store.add([attach_triples(leaf, [Triple("Dell Curry", "is in", "everything")]) for leaf in leaves])
-    docstore = SimpleDocumentStore()
-    docstore.add_documents(tree)
-    context = StorageContext.from_defaults(docstore=docstore)
-    merging = AutoMergingRetriever(
-        NaiveGERetriever(store, similarity_top_k=len(leaves)),  # type: ignore[arg-type]  # any retriever serves
-        context,
-        verbose=False,
-    )
-    merged = merging.retrieve(QUESTION)
-    assert len(merged) < len(leaves)
-    # and the other way round: merged parents, which the store doesn't know, pass through our postprocessor
-    assert (
-        list_ids(DiverseTripleBeamSearch(store).postprocess_nodes(merged, query_str=QUESTION))[0] == list_ids(merged)[0]
-    )
-    store.close()
+    monkeypatch.setattr(graph_walk, "diverse_triple_beam_search_flow", noting_flow)
+    for scorer, expected in (("exact", len(PASSAGES)), ("additive", 2)):
+        search = BeamSearch(scorer=scorer, beam_size=2)  # type: ignore[arg-type]  # a name of the list above
+        NaiveGERetriever(store, beam_search=search, similarity_top_k=7).retrieve(QUESTION)
+        assert seen.pop() == expected
 
 
 async def test_as_a_postprocessor_of_any_engine(store: GeARVectorStore, embed_model: WordEmbedding) -> None:

@@ -32,13 +32,14 @@ from llama_index_gear import (
     T2RAGQueryEngine,
     T2RAGRetriever,
     Triple,
-    attach_triples,
 )
 from llama_index_gear.agents.gear.paper_policy import PROMPTS, PROMPTS_OF_CALLS, GeARPolicy
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import fill_store
+from llama_index_gear.tests.store_contract import passage
 
 QUESTION = "Where was the director of Gift born?"
 ONLY = MetadataFilters(filters=[MetadataFilter(key="open", value="yes")])
@@ -49,22 +50,13 @@ BUDGET = Budget(max_llm_calls=3, max_tokens=1000, timeout=60)
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    embed_model = WordEmbedding()
     told = {
         "gift": ("Gift is a film that Curtiz directed.", ("Gift", "directed by", "Curtiz")),
         "curtiz": ("Curtiz came from Budapest.", ("Curtiz", "born in", "Budapest")),
         "tea": ("Tea grows in Assam.", ("Tea", "grown in", "Assam")),
     }
-    with GeARVectorStore.from_path(
-        tmp_path_factory.mktemp("store"), embed_model=embed_model, embed_triples=True
-    ) as made:
-        nodes = []
-        for name, (text, fact) in told.items():
-            node = attach_triples(TextNode(id_=name, text=text, metadata={"open": "yes"}), [Triple(*fact)])
-            node.embedding = embed_model.get_text_embedding(text)
-            nodes.append(node)
-        made.add(nodes)
-        yield made
+    nodes = [passage(name, text, [fact], metadata={"open": "yes"}) for name, (text, fact) in told.items()]
+    yield from fill_store(tmp_path_factory.mktemp("store"), nodes)
 
 
 @pytest.fixture(scope="module")
@@ -184,20 +176,6 @@ async def test_gear_s_agent_walks_a_graph_that_exists(
     assert ["Curtiz", "place of birth", "Budapest"] in chains["curtiz"]  # the graph's words, not the passages'
     gift, dog = trace.links
     assert "gift" in gift.passages and dog.passages == []  # nothing of the graph is about a dog
-
-
-def test_gear_s_agent_keeps_links_to_something_else_if_told_to(
-    store: GeARVectorStore, graph: ExternalTripleStore
-) -> None:
-    llm = ScriptedLLM([write_facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
-    base = RankBM25Retriever([TextNode(id_="tea", text="Gift of tea")])
-    retriever = PaperGeARRetriever(
-        SyncGERetriever(store, base, llm=llm, graph=graph, check_alignment=False), calls="single"
-    )
-    _, trace = retriever.retrieve_with_trace(QUESTION)
-    (step,) = trace.steps
-    assert (step.misaligned, len(step.linked)) == ([], 2)
-    assert all(link.passages for link in trace.links)
 
 
 def test_a_missing_graph_is_found_out_before_the_model_is_asked(store: GeARVectorStore, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from llama_index_gear.trace.evidence import Call, Check, Linked, PassageLink, Source, Step, Walked
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
@@ -75,19 +74,6 @@ def test_json_brings_it_back() -> None:
     assert all(value for value in trace.model_dump().values())
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
     assert Trace.model_validate(json.loads(json.dumps(trace.model_dump()))) == trace
-
-
-slots = st.lists(st.text(), min_size=3, max_size=3)
-steps = st.builds(
-    Step,
-    number=st.integers(1, 9),
-    gist=st.lists(slots, max_size=2),
-    answerable=st.none() | st.booleans(),
-    linked=st.lists(
-        st.builds(Linked, triple=slots, passage_id=st.text(), score=st.floats(-1, 1)),
-        max_size=2,
-    ),
-)
 
 
 def test_compact_is_flat_json_with_the_right_sums() -> None:

@@ -22,6 +22,7 @@ from llama_index_gear import (
 from llama_index_gear.expansion.alignment import shared_name
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES, fill_store
 from llama_index_gear.tests.store_contract import passage
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.trace.trace_page import show, to_html
@@ -49,20 +50,18 @@ GRAPH = [
 FOUND: dict[str, list[str]] = {QUESTION: ["jaws", "milk"], WHERE: ["spielberg"]}
 
 Mode = str
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding())
-    store.add(
+    yield from fill_store(
+        tmp_path_factory.mktemp("store"),
         [
             passage(name, text, metadata={"kind": "food" if name == "milk" else "film"})
             for name, text in PASSAGES.items()
-        ]
+        ],
+        embed_triples=False,
     )
-    yield store
-    store.close()
 
 
 @pytest.fixture(scope="module")
@@ -162,16 +161,6 @@ async def test_facts_that_suffice_end_the_search(
     llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1]"])
     found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
     assert (found, trace.stopped, trace.steps[0].answerable, llm.remaining) == (["jaws"], "sufficient", True, 0)
-
-
-@MODES
-@pytest.mark.parametrize("again", [QUESTION, QUESTION.upper() + "?"])
-async def test_a_query_that_was_searched_before_ends_the_search(
-    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, again: str
-) -> None:
-    llm = ScriptedLLM([write_facts(JAWS), ask_next(again), "[2]"])
-    found, trace = await retrieve(mode, ExternalGeARRetriever(SyncGERetriever(store, Told(), llm=llm, graph=graph)))
-    assert (found, trace.stopped, len(trace.steps), llm.remaining) == (["milk"], "repeated query", 1, 0)
 
 
 @MODES

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import re
 import threading
 import time
 import warnings
@@ -20,17 +19,18 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear import GeARVectorStore, NaiveGERetriever, SyncGERetriever, Triple, attach_triples
+from llama_index_gear import GeARVectorStore, NaiveGERetriever, SyncGERetriever
 from llama_index_gear.agents.gear.paper_calls import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
 from llama_index_gear.agents.gear.paper_policy import Calls
 from llama_index_gear.retrievers.base import GeAREvent
 from llama_index_gear.retrievers.paper_gear import PaperGeARRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES, fill_store, list_ids, unlabelled
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
@@ -67,15 +67,8 @@ WALKED = {
 }
 
 
-def make_node(name: str, text: str, *triples: Slots, **metadata: Any) -> BaseNode:
-    made = TextNode(id_=name, text=text, metadata={"name": name, **metadata})
-    made.excluded_llm_metadata_keys = made.excluded_embed_metadata_keys = ["name", *metadata]
-    made.embedding = WordEmbedding().get_text_embedding(text)
-    return attach_triples(made, [Triple(*slots) for slots in triples])
-
-
 def make_nodes() -> dict[str, BaseNode]:
-    return {name: make_node(name, text, fact) for name, (text, fact) in PASSAGES.items()}
+    return {name: unlabelled(name, text, [fact], name=name) for name, (text, fact) in PASSAGES.items()}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -85,12 +78,7 @@ def tokenizer() -> None:
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(
-        tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding(), embed_triples=True
-    )
-    store.add(list(make_nodes().values()))
-    yield store
-    store.close()
+    yield from fill_store(tmp_path_factory.mktemp("store"), make_nodes().values())
 
 
 class Told(BaseRetriever):
@@ -149,7 +137,6 @@ THREE = ["read", "gist", "reason"]
 FOUR = [*THREE, "rewrite"]
 
 Mode = str
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
 async def retrieve(
@@ -167,10 +154,6 @@ def make_gear(
     base = arguments.pop("base", None) or Told()
     step = SyncGERetriever(store, base, llm=llm, filters=arguments.pop("filters", None))
     return PaperGeARRetriever(step, **arguments), llm
-
-
-def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [result.node.node_id for result in found]
 
 
 def list_purposes(trace: Trace) -> list[str]:
@@ -597,7 +580,7 @@ NOT_BOB = MetadataFilters(filters=[MetadataFilter(key="name", operator=FilterOpe
 
 @MODES
 async def test_a_filter_binds_every_hop_and_the_linking(store: GeARVectorStore, mode: Mode) -> None:
-    stranger = {**make_nodes(), "stranger": make_node("stranger", "Bob lives in Rome, says a stranger")}
+    stranger = {**make_nodes(), "stranger": unlabelled("stranger", "Bob lives in Rome, says a stranger")}
     base = Told({**FOUND, QUESTION: ["stranger", "milk", "ann"], "Bob lives in Rome": ["stranger", "bob"]}, stranger)
     free, trace = await retrieve(mode, make_gear(store, FOUR_STEPS, base=base)[0])
     assert {"bob", "stranger"} <= trace.titles.keys() and {"bob", "stranger"} <= set(list_ids(free))
@@ -623,48 +606,12 @@ async def test_a_filter_binds_every_hop_and_the_linking(store: GeARVectorStore, 
 # -- input ------------------------------------------------------------------------------------------------------------
 
 
-@MODES
-async def test_white_space_around_the_question_is_none_of_it(store: GeARVectorStore, mode: Mode) -> None:
-    found, trace = await retrieve(mode, make_gear(store, ONE_STEP)[0], f"\n {QUESTION}  ")
-    assert trace.question == trace.steps[0].query == QUESTION and found
-
-
 def test_the_settings_model_is_the_default(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     llm = ScriptedLLM(ONE_STEP)
     monkeypatch.setattr(Settings, "_llm", llm)
     retriever = PaperGeARRetriever(SyncGERetriever(store, Told()))
     assert retriever.llm is llm
     assert retriever.retrieve(QUESTION) and llm.remaining == 0
-
-
-# -- orders hidden in passages ----------------------------------------------------------------------------------------
-
-
-def split_fences(prompt: str) -> tuple[str, str]:
-    """Return the text between the lines of #####, and the text outside them."""
-    parts = re.split(r"^#####$", prompt, flags=re.MULTILINE)
-    assert len(parts) in (3, 5), "one or two pairs of fences"
-    return "\n".join(parts[1::2]), "\n".join(parts[0::2])
-
-
-def obey(prompt: str) -> str:
-    """Note the facts shown, and obey every order outside the fences, where the prompt's author speaks."""
-    inside, outside = split_fences(prompt)
-    if "OBEY" in outside:
-        return json.dumps({"triples": [], "answerable": True, "answer": "the moon", "query": "cheese"})
-    noted = [slots for text, slots in PASSAGES.values() if text in inside]
-    known = [slots for slots in (FATHER, LIVES, LIES, BORDERS) if f"- {' '.join(slots)}" in inside]
-    last = (known or [["", "", "the father of Ann"]])[-1][2]
-    queries = {"Bob": WHERE_BOB, "Rome": WHERE_ROME, "Italy": WHAT_BORDERS}
-    return json.dumps(
-        {
-            "triples": noted,
-            "answerable": BORDERS in known,
-            "answer": "France",
-            "reason": f"more about {last}",
-            "query": queries.get(last, "Who is the father of Ann"),
-        }
-    )
 
 
 # -- at once ----------------------------------------------------------------------------------------------------------

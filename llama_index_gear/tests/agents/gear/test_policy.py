@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from llama_index.core import PromptTemplate
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from llama_index_gear import (
@@ -20,13 +20,13 @@ from llama_index_gear import (
     GeARVectorStore,
     GraphRetriever,
     RankingWeights,
-    Triple,
     attach_triples,
 )
 from llama_index_gear.agents.gear.policy import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES, fill_store, list_ids, unlabelled
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
@@ -46,24 +46,18 @@ TEXTS = {
     "italy": "Italy borders France",
     "milk": "Cheese is made of milk",
 }
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 
-def make_nodes() -> list[TextNode]:
-    nodes = []
-    for name, text in TEXTS.items():
-        node = TextNode(id_=name, text=text, metadata={"open": "no" if name == "italy" else "yes", "title": name})
-        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = ["open", "title"]
-        nodes.append(attach_triples(node, [Triple(*FACTS[name])]))
-        nodes[-1].embedding = WordEmbedding().get_text_embedding(text)
-    return nodes  # type: ignore[return-value]
+def make_nodes() -> list[BaseNode]:
+    return [
+        unlabelled(name, text, [FACTS[name]], open="no" if name == "italy" else "yes", title=name)
+        for name, text in TEXTS.items()
+    ]
 
 
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    with GeARVectorStore.from_path(tmp_path_factory.mktemp("s") / "store", embed_model=WordEmbedding()) as made:
-        made.add(make_nodes())
-        yield made
+    yield from fill_store(tmp_path_factory.mktemp("store"), make_nodes(), embed_triples=False)
 
 
 def number_of(prompt: str, name: str) -> int:
@@ -101,10 +95,6 @@ async def retrieve(
     if mode == "sync":
         return *agent.retrieve_with_trace(QUESTION), llm
     return *(await agent.aretrieve_with_trace(QUESTION)), llm
-
-
-def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [result.node.node_id for result in found]
 
 
 class OnlyMilk(BaseRetriever):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 import llama_index_gear.agents.t2rag.policy as t2rag
-from llama_index_gear import GeARVectorStore, T2RAGQueryEngine, T2RAGRetriever, Triple, attach_triples
+from llama_index_gear import GeARVectorStore, T2RAGQueryEngine, T2RAGRetriever
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.asking import MODES, fill_store, list_ids, unlabelled
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 Slots = list[str]
 Mode = str
-MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 # T²RAG App. E.1, in words of our own: two films, two directors, two years of birth.
 QUESTION = "Which film has the director born earlier, Gift or Annet?"
@@ -70,24 +70,11 @@ def find_number(prompt: str, name: str) -> int:
     return int(found[1])
 
 
-def make_nodes(**metadata: dict[str, Any]) -> list[BaseNode]:
-    made = []
-    for name, (text, triples) in PASSAGES.items():
-        node = TextNode(id_=name, text=text, metadata={"name": name, **metadata.get(name, {})})
-        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = list(node.metadata)
-        node.embedding = WordEmbedding().get_text_embedding(text)
-        made.append(attach_triples(node, [Triple(*slots) for slots in triples]))
-    return made
-
-
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
-    store = GeARVectorStore.from_path(
-        tmp_path_factory.mktemp("t2rag") / "store", embed_model=WordEmbedding(), embed_triples=True
+    yield from fill_store(
+        tmp_path_factory.mktemp("store"), [unlabelled(name, *told, name=name) for name, told in PASSAGES.items()]
     )
-    store.add(make_nodes())
-    yield store
-    store.close()
 
 
 async def search(mode: Mode, retriever: T2RAGRetriever, question: str = QUESTION) -> tuple[list[NodeWithScore], Trace]:
@@ -98,10 +85,6 @@ async def search(mode: Mode, retriever: T2RAGRetriever, question: str = QUESTION
 
 async def ask(mode: Mode, engine: T2RAGQueryEngine, question: str = QUESTION) -> tuple[Any, Trace]:
     return engine.query_with_trace(question) if mode == "sync" else await engine.aquery_with_trace(question)
-
-
-def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [node.node.node_id for node in found]
 
 
 def list_states(trace: Trace, number: int) -> list[tuple[str, str]]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from llama_index.core.prompts import PromptTemplate
 
 from llama_index_gear.agents.t2rag.clues import Clues, slots_of
@@ -22,7 +19,6 @@ from llama_index_gear.agents.t2rag.prompts import (
 from llama_index_gear.agents.t2rag.resolution import Statement, apply_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import CallLLM
-from llama_index_gear.tests.growth import assert_linear
 from llama_index_gear.tests.scanning import scan_reply
 from llama_index_gear.triple import StoredTriple, Triple
 
@@ -196,25 +192,6 @@ def test_numbers_are_not_looked_for_beyond_all_depth() -> None:
     assert read_statements(f'{{"clue": {deep}, "triple": ["a", "b", "c"], "passages": {deep}}}') == [
         (2, "a | b | c", (2,))
     ]
-
-
-@given(st.text(max_size=300) | st.text('{}[]":,|?\n clue1', max_size=300))
-def test_no_reply_breaks_the_parsers(reply: str) -> None:
-    for parse in (parse_statements, lambda scanned: parse_decomposition(scanned, TEMPLATE)):
-        try:
-            parse(scan_reply(reply))
-        except ReplyError:
-            pass
-
-
-@pytest.mark.parametrize("parse", [parse_statements, parse_decomposition])
-@pytest.mark.parametrize("junk", ["[{", '{"facts": [{"clue": 1, "triple": ["a", ', "1. | ", '{"a": ', "[", " x  "])
-def test_time_grows_with_the_reply_and_not_faster(parse: Any, junk: str) -> None:
-    def read(reply: str) -> None:
-        with suppress(ReplyError):
-            parse(scan_reply(reply))
-
-    assert_linear(read, lambda size: junk * (size // len(junk)), 40_000)
 
 
 # -- the prompts ------------------------------------------------------------------------------------------------------
