@@ -13,7 +13,7 @@ _MARKS = frozenset(
 _ENGLISH_MARKS = frozenset("the of and to is was with for on by as at from that which his her their are were".split())
 
 FUNCTION_WORDS = _MARKS | frozenset(
-    "dein deine deinen deinem deiner willkommen hallo danke melde öffne klicke starte prüfe siehe beachte"
+    "dein deine deinen deinem deiner willkommen hallo danke melde öffne klicke starte prüfe siehe beachte gib lies nimm sieh"
     " zuerst der die den des von in an zu vor um ab so da dann dort hier dies diese dieser dieses diesem"
     " diesen jede jeder jedes alle alles viele einige mehrere manche kein keine sein seine seiner seinem"
     " seinen ihr ihre ihrer ihrem ihren unser unsere mein meine man wer was wie wo warum weil während nachdem"
@@ -44,6 +44,8 @@ _PREPOSITIONS = frozenset(
     "in an auf aus bei mit nach von zu für über unter durch gegen ohne um vor hinter neben zwischen seit bis"
     " ab als wie und oder wegen trotz während".split()
 )
+READERS = frozenset("du dein deine deinem deinen deiner dich dir".split())
+"""Pronouns that address a reader."""
 _INFLECTIONS = ("e", "en", "er", "es", "em")
 _NOUN_ENDINGS = tuple(
     "ung ungen heit heiten keit keiten schaft schaften tion tionen tät täten ismus ment mente nis nisse".split()
@@ -144,6 +146,11 @@ def is_participle(word: str, following: str, behind: str = "") -> bool:
     """Return True for what opens a sentence in front of its verb, or of `behind`: "Gebaut wurde", "Wähle die"."""
     is_participle = following in _AUXILIARIES and _PARTICIPLE.fullmatch(word.lower()) is not None
     return is_participle or behind in _DETERMINERS or word.endswith(("mäßig", "weise"))
+
+
+def follows_imperative(word: str) -> bool:
+    """Return True for what stands behind "Wähle" in a text for a reader, but no verb of "Halle ist"."""
+    return word in _PREPOSITIONS or word in _DETERMINERS
 
 
 def is_acronym(word: str) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import dropwhile
+from string import punctuation
 
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.encoded_sentences import CAPITALISED, GAP, EncodedSentence, divide_at_gaps
@@ -67,6 +68,17 @@ _PLACES = frozenset(
 """Words that are no name alone or with a number: they point to another place of a document."""
 _MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?|[A-Z]_\w")
 """Matches dimensions, units and a letter with an index ("L_0"), which are no name alone ("a plot in 3D", "700 MB")."""
+_STAGES = frozenset("alpha beta build nightly patch preview rc release snapshot stable version".split())
+"""Words in front of a version's number."""
+_VERSION = re.compile(r"v?\d+(?:\.\d+)+\S*|\d+")
+_IDENTIFIERS = frozenset("DOI ISBN ISSN JSTOR LCCN OCLC PMC PMID S2CID".split())
+"""Kinds of numbers of works, in front of one."""
+_STATUS = re.compile(r"\w{3,}(?:[aeiu][dt][oa]s?|iv[oa]s?|[aei]nt[ei]s?|éa?|ée?s?)")
+"""Matches participles and adjectives of Spanish, Portuguese, Italian and French by their ending."""
+_INFINITIVES = ("are", "ere", "ire", "ar", "er", "ir", "re", "en", "n")
+"""Endings of infinitives of French, Spanish, Portuguese, Italian, Dutch and German."""
+_LEAST_STATES = 3
+"""Cells of a passage, at least, that have a status alone."""
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
     "a an the in on at by to as from after for with into his her its their between under over during near".split()
@@ -146,7 +158,7 @@ class _Passage:
 
     def find_names(self, sentence: EncodedSentence) -> list[Name]:
         """Find the names in a sentence of the passage."""
-        names = [name for name, _ in sentence.linked]
+        names = [name for name, is_page in sentence.linked if not (is_page and self._heads_items(sentence, name))]
         for match in _NAME.finditer("".join(sentence.kinds)):
             start, end = match.span()
             if sentence.kinds[start] == "T":
@@ -160,6 +172,14 @@ class _Passage:
                 index = whole.count(" ", 0, place)
                 names.append(Name(index, index + 1, name))
         return sorted(names)
+
+    def _heads_items(self, sentence: EncodedSentence, name: Name) -> bool:
+        """Return True for a page's name that is a common word, alone in an item above smaller ones ("- [[Thanks]]")."""
+        if len(sentence.words) > 1 or not {name.text.lower()} & (_ORDINARY | HEADING_WORDS):
+            return False
+        line = self.text[: sentence.end].rpartition("\n")[2]
+        behind = self.text[sentence.end :].partition("\n")[2].lstrip("\n").expandtabs(4)
+        return len(behind) - len(behind.lstrip()) > len(line.expandtabs(4)) - len(line.lstrip().expandtabs(4))
 
     def _drop_opening(self, sentence: EncodedSentence) -> None:
         """Take a word for small if only the start of a sentence, or a colon, gives it its capital letter."""
@@ -198,6 +218,11 @@ class _Passage:
                 continue
             sentence.cores[place] = name
             sentence.kinds[place] = "-" if name.islower() else "B" if kind in "NB" else "X"
+
+    @cached_property
+    def _plain(self) -> set[str]:
+        """The passage's words without capital letters, without punctuation around them."""
+        return {word.strip(punctuation) for word in self.small}
 
     @cached_property
     def _inner_words(self) -> set[str]:
@@ -268,6 +293,11 @@ class _Passage:
             or _MEASURE.fullmatch(core)
         ):
             return True
+        behind = sentence.words[start + 1] if start + 1 < len(sentence.words) else ""
+        if _VERSION.match(behind) and (word in _STAGES or core in _IDENTIFIERS):
+            return True
+        if self.language is not None and _STATUS.fullmatch(word) and self._cells[word] >= _LEAST_STATES:
+            return True
         is_shouted = core.isupper() and word in self.function_words and word in self.small  # "NO"
         if self.language is not None and is_shouted:
             return word not in self.title_words
@@ -279,7 +309,7 @@ class _Passage:
         if start <= sentence.first and (word in self.small or sentence.form is Form.HEADING):
             return True
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
-        is_label = sentence.words[start].rstrip("*_").endswith(":")
+        is_label = sentence.words[start].rstrip("*_").endswith(":") and sentence.words[start][0] not in "(["
         if self.language is not None and word in self.function_words:
             return word not in self.title_words
         is_ordinary = self._is_ordinary(sentence, core, word)
@@ -290,11 +320,14 @@ class _Passage:
             is_close = sentence.kinds[start] in "NB"
             second = sentence.cores[start + 2] if start + 2 < len(sentence.cores) else ""
             opener = self.language.is_opener(word, following if is_close else "", second, self.small)
-            is_verb = opener and word not in self.title_words
+            is_verb = (opener or self._is_inflected(word)) and word not in self.title_words
         else:
             is_participle = _PARTICIPLE.fullmatch(word) is not None
+            is_described = following[:1].isdecimal() or (
+                word[-2:] == "ed" and (following.islower() or behind[:1] == "(")
+            )
             is_verb = (
-                (is_participle and following[:1].isdecimal() and not ENGLISH_WORDS.isdisjoint(_list_bases(word)))
+                (is_participle and is_described and not ENGLISH_WORDS.isdisjoint(_list_bases(word)))
                 or following in _BEHIND_PARTICIPLES
                 and (is_participle or (word, following) == ("nice", "to") or not _VERBS.isdisjoint(list_stems(word)))
             )
@@ -305,7 +338,13 @@ class _Passage:
         )
         is_kind = self.is_english and following == "that"  # "Models that …"
         is_meant = 4 * self._meant[word] > self._openings[word] if word in IMPERATIVES else word in self._meant
+        is_verb = is_verb or start in sentence.bold
         return (is_label or is_verb or is_kind or is_alone or is_ordinary) and not is_meant
+
+    def _is_inflected(self, word: str) -> bool:
+        """Return True for a verb that the passage has as an infinitive too ("Apri …", "aprire")."""
+        stems = (word, word.removesuffix("ez"), word[:-1])
+        return len(word) > 3 and any(f"{stem}{ending}" in self._plain for stem in stems for ending in _INFINITIVES)
 
     def _is_ordinary(self, sentence: EncodedSentence, core: str, word: str) -> bool:
         """Return True for a word that says nothing by its capital letter: in code, the plural of an English one too."""
@@ -330,11 +369,16 @@ class _Passage:
         word = name[0]
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
         behind = (*sentence.cores_with_gaps, "")[start + 1] if sentence.is_opening(start) else ""
-        if german.FUNCTION_WORDS & {word.lower()} or german.is_participle(word, following, behind):
+        small = word.lower()
+        if german.FUNCTION_WORDS & {small} or german.is_participle(word, following, behind):
             return []
-        if german.is_acronym(word) or word.lower() in self._german_parts:
+        if sentence.is_opening(start) and small not in self._meant and small[-1] == "e":
+            has_reader = not german.READERS.isdisjoint(self.small)
+            if self._is_inflected(small) or (has_reader and german.follows_imperative(following)):
+                return []
+        if german.is_acronym(word) or small in self._german_parts:
             return name
-        if self.is_formal or word.lower() in self._german_nouns or german.is_common_noun(word):
+        if self.is_formal or small in self._german_nouns or german.is_common_noun(word):
             return []
         return [] if german.is_determined(sentence.cores_with_gaps, start) else name
 
@@ -379,6 +423,15 @@ class _Passage:
             for sentence in self.sentences
             for place, kind in enumerate(sentence.kinds)
             if kind in CAPITALISED and sentence.is_opening(place)
+        )
+
+    @cached_property
+    def _cells(self) -> Counter[str]:
+        """Words that are the last cell of a table's row, alone, and in how many rows."""
+        return Counter(
+            sentence.cores[-1].lower()
+            for sentence in self.sentences
+            if len(sentence.words) > 1 and sentence.words[-2][-1] in ";:|"
         )
 
     @cached_property
