@@ -13,7 +13,8 @@ _MARKS = frozenset(
 _ENGLISH_MARKS = frozenset("the of and to is was with for on by as at from that which his her their are were".split())
 
 FUNCTION_WORDS = _MARKS | frozenset(
-    "dein deine deinen deinem deiner willkommen hallo danke melde öffne klicke starte prüfe siehe beachte gib lies nimm sieh"
+    "dein deine deinen deinem deiner willkommen hallo danke melde öffne klicke starte prüfe siehe beachte"
+    " gib lies nimm sieh"
     " zuerst der die den des von in an zu vor um ab so da dann dort hier dies diese dieser dieses diesem"
     " diesen jede jeder jedes alle alles viele einige mehrere manche kein keine sein seine seiner seinem"
     " seinen ihr ihre ihrer ihrem ihren unser unsere mein meine man wer was wie wo warum weil während nachdem"

@@ -17,11 +17,13 @@ from llama_index_gear.extraction.languages import (
     find_marked_names,
     find_recurring_quotations,
     is_caseless,
+    list_frequent_words,
     strip_elision,
 )
 from llama_index_gear.extraction.linked_names import Name, is_title
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.small_names import find_packages, find_speakers
+from llama_index_gear.extraction.word_forms import has_infinitive, may_be_state, names_number
 from llama_index_gear.extraction.words import (
     CALENDAR,
     COMMON_WORDS,
@@ -68,15 +70,6 @@ _PLACES = frozenset(
 """Words that are no name alone or with a number: they point to another place of a document."""
 _MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?|[A-Z]_\w")
 """Matches dimensions, units and a letter with an index ("L_0"), which are no name alone ("a plot in 3D", "700 MB")."""
-_STAGES = frozenset("alpha beta build nightly patch preview rc release snapshot stable version".split())
-"""Words in front of a version's number."""
-_VERSION = re.compile(r"v?\d+(?:\.\d+)+\S*|\d+")
-_IDENTIFIERS = frozenset("DOI ISBN ISSN JSTOR LCCN OCLC PMC PMID S2CID".split())
-"""Kinds of numbers of works, in front of one."""
-_STATUS = re.compile(r"\w{3,}(?:[aeiu][dt][oa]s?|iv[oa]s?|[aei]nt[ei]s?|éa?|ée?s?)")
-"""Matches participles and adjectives of Spanish, Portuguese, Italian and French by their ending."""
-_INFINITIVES = ("are", "ere", "ire", "ar", "er", "ir", "re", "en", "n")
-"""Endings of infinitives of French, Spanish, Portuguese, Italian, Dutch and German."""
 _LEAST_STATES = 3
 """Cells of a passage, at least, that have a status alone."""
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
@@ -203,7 +196,7 @@ class _Passage:
             return False
         following = sentence.cores[behind].lower()
         if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too, or "igår" does
-            return word in self.small or self._meant[following] > 1
+            return word in self.small or word in list_frequent_words(self.foreign) or self._meant[following] > 1
         is_verb = word in IMPERATIVES or word in _CHANGES or (behind > place + 1 and word in COMMON_WORDS)
         is_name = following not in ENGLISH_WORDS and (behind == place + 1 or following not in _ORDINARY)
         return self.is_english and is_verb and is_name
@@ -244,7 +237,8 @@ class _Passage:
         letters = [*cores[:-1], *(core.removesuffix(".") for core in cores[-1:])]
         if self.is_formal and all(is_variable(core) or (core.isdecimal() and len(core) == 1) for core in letters):
             return ""
-        if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
+        is_single = len(cores) == 1 or (bool(self.foreign) and all(map(str.isdecimal, cores[1:])))  # "W 1920"
+        if cores and is_single and self._is_no_name(sentence, start, cores[0]):
             return ""
         if cores and cores[0].lower() in sentence.list_choices(start):
             return ""
@@ -294,9 +288,8 @@ class _Passage:
         ):
             return True
         behind = sentence.words[start + 1] if start + 1 < len(sentence.words) else ""
-        if _VERSION.match(behind) and (word in _STAGES or core in _IDENTIFIERS):
-            return True
-        if self.language is not None and _STATUS.fullmatch(word) and self._cells[word] >= _LEAST_STATES:
+        is_state = self.language is not None and may_be_state(word) and self._cells[word] >= _LEAST_STATES
+        if is_state or names_number(core, behind):
             return True
         is_shouted = core.isupper() and word in self.function_words and word in self.small  # "NO"
         if self.language is not None and is_shouted:
@@ -320,7 +313,7 @@ class _Passage:
             is_close = sentence.kinds[start] in "NB"
             second = sentence.cores[start + 2] if start + 2 < len(sentence.cores) else ""
             opener = self.language.is_opener(word, following if is_close else "", second, self.small)
-            is_verb = (opener or self._is_inflected(word)) and word not in self.title_words
+            is_verb = (opener or has_infinitive(word, self._plain)) and word not in self.title_words
         else:
             is_participle = _PARTICIPLE.fullmatch(word) is not None
             is_described = following[:1].isdecimal() or (
@@ -340,11 +333,6 @@ class _Passage:
         is_meant = 4 * self._meant[word] > self._openings[word] if word in IMPERATIVES else word in self._meant
         is_verb = is_verb or start in sentence.bold
         return (is_label or is_verb or is_kind or is_alone or is_ordinary) and not is_meant
-
-    def _is_inflected(self, word: str) -> bool:
-        """Return True for a verb that the passage has as an infinitive too ("Apri …", "aprire")."""
-        stems = (word, word.removesuffix("ez"), word[:-1])
-        return len(word) > 3 and any(f"{stem}{ending}" in self._plain for stem in stems for ending in _INFINITIVES)
 
     def _is_ordinary(self, sentence: EncodedSentence, core: str, word: str) -> bool:
         """Return True for a word that says nothing by its capital letter: in code, the plural of an English one too."""
@@ -374,7 +362,7 @@ class _Passage:
             return []
         if sentence.is_opening(start) and small not in self._meant and small[-1] == "e":
             has_reader = not german.READERS.isdisjoint(self.small)
-            if self._is_inflected(small) or (has_reader and german.follows_imperative(following)):
+            if has_infinitive(small, self._plain) or (has_reader and german.follows_imperative(following)):
                 return []
         if german.is_acronym(word) or small in self._german_parts:
             return name

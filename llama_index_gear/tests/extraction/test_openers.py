@@ -92,14 +92,14 @@ FOREIGN = [
         "Polish",
         "Wczoraj Nora Blum przyjechała do Gdańska. Potem poszła na obiad, ale nie było tam nikogo. Dźwig jest nowy i"
         " stoi przy porcie. Następnie wróciła z Warszawy.",
-        ["Wczoraj Nora Blum", "Gdańska", "Warszawy"],
+        ["Nora Blum", "Gdańska", "Warszawy"],
         id="Polish",
     ),
     pytest.param(
         "Turkish",
         "Sonra İstanbul için yola çıktı ve orada çok kaldı. Vinç çok yeni ama daha kurulmadı. Bu yüzden Ankara ile"
         " konuştu.",
-        ["Sonra İstanbul", "Ankara"],
+        ["İstanbul", "Ankara"],
         id="Turkish",
     ),
     pytest.param(
