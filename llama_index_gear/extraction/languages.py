@@ -53,7 +53,8 @@ class Language(NamedTuple):
             small_words: those of the passage.
 
         """
-        is_adverb = len(word) > _LONGEST_NAME and word.endswith(_ADVERBS) and not _THAT.isdisjoint(self.openers)
+        ending = "lijk" if _THAT.isdisjoint(self.openers) else _ADVERBS  # "lijk" is Dutch
+        is_adverb = len(word) > _LONGEST_NAME and word.endswith(ending)
         may_be_imperative = following in (self.openers | self.readers) - _OF_SUBJECTS
         is_imperative = may_be_imperative and not self.readers.isdisjoint(small_words)
         is_verb = following in _DETERMINERS & self.openers
@@ -150,7 +151,7 @@ _LANGUAGES = (
         " tijdens terwijl na sinds vanaf momenteel uiteindelijk zo alle elke andere sommige veel verschillende twee"
         " drie vier vijf tien hallo beste bedankt dank geachte mevrouw meneer geboren tegenwoordig vanwege ondanks kunt"
         " kunnen moet moeten mogen zullen willen nee vervolgens destijds helaas ondertussen tevens overigens uiteraard"
-        " voeg voer",
+        " voeg voer maak soms gelukkig meestal binnenkort",
         "je jij jouw u uw",
     ),
     _make_language(  # Russian

@@ -196,7 +196,9 @@ class _Passage:
             return False
         following = sentence.cores[behind].lower()
         if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too, or "igår" does
-            return word in self.small or word in list_frequent_words(self.foreign) or self._meant[following] > 1
+            is_long = "".join(sentence.kinds[behind : behind + 2]) in ("NN", "NE")  # "Potem Nora Blum", once
+            is_frequent = word in self.small or word in list_frequent_words(self.foreign)
+            return is_long or is_frequent or self._meant[following] > 1
         is_verb = word in IMPERATIVES or word in _CHANGES or (behind > place + 1 and word in COMMON_WORDS)
         is_name = following not in ENGLISH_WORDS and (behind == place + 1 or following not in _ORDINARY)
         return self.is_english and is_verb and is_name
@@ -316,8 +318,9 @@ class _Passage:
             is_verb = (opener or has_infinitive(word, self._plain)) and word not in self.title_words
         else:
             is_participle = _PARTICIPLE.fullmatch(word) is not None
+            is_of_noun = following.islower() and following not in FUNCTION_WORDS  # "Nested items", not "Jared is"
             is_described = following[:1].isdecimal() or (
-                word[-2:] == "ed" and (following.islower() or behind[:1] == "(")
+                len(word) > 5 and word[-2:] == "ed" and (is_of_noun or behind[:1] == "(")
             )
             is_verb = (
                 (is_participle and is_described and not ENGLISH_WORDS.isdisjoint(_list_bases(word)))
