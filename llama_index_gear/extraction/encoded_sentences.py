@@ -62,6 +62,7 @@ class EncodedSentence:
         self.kinds[: sentence.stamp] = "-" * sentence.stamp
         begins = (n for n, core in enumerate(self.cores) if core and n >= sentence.stamp)
         self.first = next((n for n in begins if not _MARK_IN_FRONT.fullmatch(self.words[n])), 0)
+        self.bold_starts = set[int]()
         self.bold = frozenset(self._find_labels(sentence.places, bold_text) if bold_text else ())
         """Where bold text begins as the label of a button does ("select **Open folder**")."""
         for place in self.bold:
@@ -72,6 +73,7 @@ class EncodedSentence:
         for place, (start, _) in enumerate(places):
             if text[start - 2 : start] != "**":
                 continue
+            self.bold_starts.add(place)
             end = text.find("**", start)
             is_part = place > self.first or end < places[-1][0]
             has_small = place + 1 < len(places) and places[place + 1][0] < end and self.cores[place + 1].islower()
@@ -98,6 +100,11 @@ class EncodedSentence:
         if self.words[place][0] in _BEFORE_STRINGS and self.words[place].lstrip("([{").startswith(self.quotes):
             return True
         return before[0] + before[-1] == "[]" or (place == self.first + 1 and before[0] + before[-1] == "()")
+
+    def is_marked(self, place: int) -> bool:
+        """Return True where a link to a page begins, or a name in bold, but no word that is in capitals."""
+        is_bold = place in self.bold_starts and self.kinds[place] in CAPITALISED and not self.cores[place].isupper()
+        return is_bold or place in self.page_starts
 
     def ends_at(self, place: int) -> bool:
         """Return True if a sentence ends with the word at this place: in a cell or a record they stand undivided."""

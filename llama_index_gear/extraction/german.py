@@ -30,6 +30,7 @@ FUNCTION_WORDS = _MARKS | frozenset(
 )
 """German words that are no name at the start of a sentence."""
 _AUXILIARIES = frozenset("ist sind war waren wird werden wurde wurden hat haben bleibt".split())
+_VERBS = frozenset("war wurde wird kann muss soll darf will hatte kam ging lag gab".split())
 _PARTICIPLE = re.compile("ge[a-zäöüß]{2,}(?<!d)t|ge[a-zäöüß]{3,}en|bekannt|berühmt|beteiligt|verheiratet|vorgesehen")
 COURTESIES = frozenset("Sie Ihnen Ihr Ihre Ihrem Ihren Ihrer Ihres".split())
 """Pronouns with a capital letter inside a sentence."""
@@ -150,8 +151,9 @@ def is_participle(word: str, following: str, behind: str = "") -> bool:
 
 
 def follows_imperative(word: str) -> bool:
-    """Return True for what stands behind "Wähle" in a text for a reader, but no verb of "Halle ist"."""
-    return word in _PREPOSITIONS or word in _DETERMINERS
+    """Return True for what may stand behind "Wähle", but is no verb behind "Halle", for its ending."""
+    is_verb = word in _VERBS or word.endswith(("t", "te", "en"))
+    return word in _PREPOSITIONS or word in _DETERMINERS or (word.islower() and not is_verb)
 
 
 def is_acronym(word: str) -> bool:

@@ -64,6 +64,8 @@ class Language(NamedTuple):
 
 _ADVERBS = ("mente", "ment")
 """Endings of adverbs of French, Spanish, Portuguese and Italian ("Attualmente Nora Blum …")."""
+EMPHASISED = frozenset("no não non nunca siempre sempre mai jamais toujours nooit altijd niet niente nada".split())
+"""Function words that people write in capitals inside a sentence ("NUNCA")."""
 _THAT = frozenset(("que", "che"))
 """A function word of each of these four languages, and of no other."""
 _OF = frozenset(("de", "di"))
@@ -101,7 +103,7 @@ _LANGUAGES = (
         " actuellement selon malgré grâce afin bien plusieurs certains chaque tout tous toute toutes aucun aucune deux"
         " trois quatre cinq dix voici voilà bonjour merci madame monsieur cordialement né née nés nées parmi contre"
         " durant dès jusque très même lui y peut peuvent pouvez pouvons doit doivent devez devons"
-        " faut permet permettent oui",
+        " faut permet permettent oui jamais toujours",
         "vous votre vos tu ton tes",
         has_elision=True,
     ),
@@ -114,7 +116,7 @@ _LANGUAGES = (
         " actualmente finalmente posteriormente así aquí allí todo todos toda todas cada otro otra otros otras algunos"
         " algunas varios dos tres cuatro cinco diez hola gracias estimado estimada señor señora saludos hay está están"
         " nacido nacida contra hace sólo solo tanto puede pueden puedes podemos debe deben debes debemos hacen haz"
-        " tiene tienen tienes permite permiten sí caso",
+        " tiene tienen tienes permite permiten sí caso nunca siempre nada",
         "tu tus te tú usted ustedes puedes tienes debes",
     ),
     _make_language(  # Portuguese
@@ -126,7 +128,7 @@ _LANGUAGES = (
         " durante enquanto após atualmente finalmente posteriormente assim aqui ali tudo todo todos toda todas cada"
         " outro outra outros outras alguns algumas vários dois duas três quatro cinco dez olá obrigado prezado senhor"
         " senhora há está estão nascido nascida contra pode podem podemos deve devem devemos faz fazem tem temos"
-        " permite permitem sim caso",
+        " permite permitem sim caso nunca sempre nada",
         "você vocês tu teu tua",
     ),
     _make_language(  # Italian
@@ -138,7 +140,7 @@ _LANGUAGES = (
         " oggi ieri domani tuttavia però secondo durante mentre infine attualmente successivamente così qui lì tutto"
         " tutti tutta tutte ogni altro altra altri altre alcuni alcune due tre quattro cinque dieci ciao buongiorno"
         " grazie gentile signor signora saluti ci c'è nato nata nati contro senza verso presso può possono puoi"
-        " possiamo deve devono devi dobbiamo fanno fai vai permette permettono sì caso",
+        " possiamo deve devono devi dobbiamo fanno fai vai permette permettono sì caso mai sempre niente",
         "tu tuo tua tuoi tue ti puoi devi vuoi",
         has_elision=True,
         dividers="da",
@@ -150,7 +152,8 @@ _LANGUAGES = (
         " zeer al ook bovendien daarna daarom daar hier later toen dan nu vandaag gisteren morgen echter volgens"
         " tijdens terwijl na sinds vanaf momenteel uiteindelijk zo alle elke andere sommige veel verschillende twee"
         " drie vier vijf tien hallo beste bedankt dank geachte mevrouw meneer geboren tegenwoordig vanwege ondanks kunt"
-        " kunnen moet moeten mogen zullen willen nee vervolgens destijds helaas ondertussen tevens overigens uiteraard"
+        " kunnen moet moeten mogen zullen willen nee niet nooit altijd vervolgens destijds"
+        " helaas ondertussen tevens overigens uiteraard"
         " voeg voer maak soms gelukkig meestal binnenkort",
         "je jij jouw u uw",
     ),

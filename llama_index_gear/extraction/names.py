@@ -13,6 +13,7 @@ from llama_index_gear.extraction import german
 from llama_index_gear.extraction.encoded_sentences import CAPITALISED, GAP, EncodedSentence, divide_at_gaps
 from llama_index_gear.extraction.identifiers import has_common_part, is_code, is_sign, is_variable
 from llama_index_gear.extraction.languages import (
+    EMPHASISED,
     Speech,
     find_marked_names,
     find_recurring_quotations,
@@ -182,9 +183,10 @@ class _Passage:
             word = sentence.cores[place].lower()
             # Behind a colon, "The" may begin a title.
             begins = place == sentence.first or sentence.begins_at(place) or word in _ASKING
+            begins = begins or "." in "".join(sentence.cores[place + 1 : place + 2])[:-1]  # "From Yard.example"
             is_small = word in self.function_words and (begins or self.is_german)
             is_known = word in self._meant or word in self.title_words
-            points = place == sentence.first and place + 1 in sentence.page_starts  # "Ver [[Osthafen]]"
+            points = place == sentence.first and sentence.is_marked(place + 1)  # "Ver [[Osthafen]]"
             begins_none = points or word in _DROPPED or self._begins_no_name(sentence, place, word)
             if is_small or (not is_known and begins_none):
                 sentence.kinds[place] = "-"
@@ -293,8 +295,8 @@ class _Passage:
         is_state = self.language is not None and may_be_state(word) and self._cells[word] >= _LEAST_STATES
         if is_state or names_number(core, behind):
             return True
-        is_shouted = core.isupper() and word in self.function_words and word in self.small  # "NO"
-        if self.language is not None and is_shouted:
+        is_shouted = word in EMPHASISED or (word in self.function_words and word in self.small)
+        if self.language is not None and core.isupper() and is_shouted:
             return word not in self.title_words
         if sentence.words[start].startswith(f"({core}") and word in self.small and not core.isupper():
             return True
@@ -304,7 +306,7 @@ class _Passage:
         if start <= sentence.first and (word in self.small or sentence.form is Form.HEADING):
             return True
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
-        is_label = sentence.words[start].rstrip("*_").endswith(":") and sentence.words[start][0] not in "(["
+        is_label = sentence.words[start].rstrip("*_")[-1:] == ":" and sentence.words[start][0] not in "(["
         if self.language is not None and word in self.function_words:
             return word not in self.title_words
         is_ordinary = self._is_ordinary(sentence, core, word)
@@ -334,8 +336,7 @@ class _Passage:
         )
         is_kind = self.is_english and following == "that"  # "Models that …"
         is_meant = 4 * self._meant[word] > self._openings[word] if word in IMPERATIVES else word in self._meant
-        is_verb = is_verb or start in sentence.bold
-        return (is_label or is_verb or is_kind or is_alone or is_ordinary) and not is_meant
+        return (is_label or is_verb or start in sentence.bold or is_kind or is_alone or is_ordinary) and not is_meant
 
     def _is_ordinary(self, sentence: EncodedSentence, core: str, word: str) -> bool:
         """Return True for a word that says nothing by its capital letter: in code, the plural of an English one too."""
@@ -359,8 +360,7 @@ class _Passage:
             return cores if len(name) == 1 and german.is_common_noun(name[0]) else name
         word = name[0]
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
-        behind = (*sentence.cores_with_gaps, "")[start + 1] if sentence.is_opening(start) else ""
-        small = word.lower()
+        behind, small = (*sentence.cores_with_gaps, "")[start + 1] if sentence.is_opening(start) else "", word.lower()
         if german.FUNCTION_WORDS & {small} or german.is_participle(word, following, behind):
             return []
         if sentence.is_opening(start) and small not in self._meant and small[-1] == "e":
