@@ -25,7 +25,8 @@ _LEAST_PAGES = 3
 _SHARE = 0.3
 """Share of a document's pages that a running line is on, at least: those on the right may have another than those on
 the left; a heading is one only on more than half of them."""
-_FOLIO = re.compile(r"[#* ]*(?:(\d{1,4}) +)?([^\d\W][^\d\n]*?)(?: +(\d{1,4}))?[* ]*")
+_MOST_LETTERS = 200  # of a running line
+_FOLIO = re.compile(r"[#* ]*(?:(\d{1,4}) +)?([^\d\W].*?)(?: +(\d{1,4}))?[* ]*")
 """Matches a line with a number in front or at its end, and its words."""
 _NUMBER = re.compile(r"\d+")
 _TABLE = re.compile(r"\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*(?:\n\|.*)*")
@@ -125,7 +126,7 @@ def _mark_off_folios(pages: Sequence[str]) -> list[str]:
     for number, page in enumerate(pages):
         lines = [line for line in page.split("\n") if line.strip()]
         for line in {*lines[:1], *lines[-1:]}:
-            folio = _FOLIO.fullmatch(line)
+            folio = _FOLIO.fullmatch(line) if len(line) < _MOST_LETTERS else None
             if folio and (folio[1] or (folio[3] and line == lines[-1])):
                 words = folio[2].casefold()
                 found.append((number, line, (words, int(folio[1] or folio[3]) - number)))
