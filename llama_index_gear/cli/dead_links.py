@@ -18,11 +18,12 @@ from llama_index_gear.extraction.blocks import MARKDOWN
 from llama_index_gear.extraction.link_extractor import DeadLink
 from llama_index_gear.ingestion.file_texts import WIKI, read_plain_text
 from llama_index_gear.ingestion.files import FolderReader
+from llama_index_gear.ingestion.gherkin import GHERKIN
 from llama_index_gear.ingestion.origins import read_file
 from llama_index_gear.ingestion.regular_files import UnreadableFile
 
 _SHOWN = 50
-_OWN_TEXT = MARKDOWN - WIKI | {".txt"}
+_OWN_TEXT = MARKDOWN - {*WIKI, GHERKIN} | {".txt"}
 """Endings of files whose text is read as it is: lines of a converted file are not the file's."""
 
 

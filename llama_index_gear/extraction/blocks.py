@@ -19,7 +19,7 @@ from markdown_it.token import Token
 from llama_index_gear.extraction.inline import Link, read_inline, tidy
 from llama_index_gear.extraction.lines import DIRECTIVE, prepare_lines
 
-MARKDOWN = {".md", ".markdown", ".mdx", ".mdown", ".mkd", ".qmd", ".rmd", ".wiki", ".mediawiki"}
+MARKDOWN = {".md", ".markdown", ".mdx", ".mdown", ".mkd", ".qmd", ".rmd", ".wiki", ".mediawiki", ".feature"}
 """Endings of files of Markdown, and of those that are read as such."""
 _CODE = set(
     ".bash .bat .c .cc .cfg .clj .conf .cpp .cs .css .env .ex .go .gradle .h .hpp .hs .ini .java .js .json .jsonl .jsx"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice, pairwise, takewhile
 
@@ -43,6 +43,7 @@ class EncodedSentence:
         """Take a sentence, the passage's text, or "" if nothing in it is bold, and titles that it may have."""
         self.quotes = _QUOTES if is_code else ('"""', "'''")
         self.words, self.form, self.level = sentence.words, sentence.form, sentence.level
+        self.end = sentence.places[-1][1] if sentence.places else 0
         self.linked = list(find_linked(sentence)) if sentence.links else []
         self.linked += [(name, True) for title in titles for name in find_title(sentence.words, title)]
         seen = (word if word.isascii() else word.translate(_UNSEEN) for word in self.words)
@@ -61,12 +62,23 @@ class EncodedSentence:
         self.kinds[: sentence.stamp] = "-" * sentence.stamp
         begins = (n for n, core in enumerate(self.cores) if core and n >= sentence.stamp)
         self.first = next((n for n in begins if not _MARK_IN_FRONT.fullmatch(self.words[n])), 0)
-        self.bold = {
-            place
-            for place, (start, _) in enumerate(sentence.places if bold_text else ())
-            if bold_text[start - 2 : start] == "**" and self.cores[place].lower() in IMPERATIVES
-        }
-        """Where bold text begins with an imperative, as the label of a button ("select **Open folder**")."""
+        self.bold_starts = set[int]()
+        self.bold = frozenset(self._find_labels(sentence.places, bold_text) if bold_text else ())
+        """Where bold text begins as the label of a button does ("select **Open folder**")."""
+        for place in self.bold:
+            self.kinds[place] = {"N": "B", "E": "X"}.get(self.kinds[place], self.kinds[place])
+
+    def _find_labels(self, places: Sequence[tuple[int, int]], text: str) -> Iterator[int]:
+        """Find where bold text begins with an imperative, or is a part of the sentence with a small word behind."""
+        for place, (start, _) in enumerate(places):
+            if text[start - 2 : start] != "**":
+                continue
+            self.bold_starts.add(place)
+            end = text.find("**", start)
+            is_part = place > self.first or end < places[-1][0]
+            has_small = place + 1 < len(places) and places[place + 1][0] < end and self.cores[place + 1].islower()
+            if self.cores[place].lower() in IMPERATIVES or (is_part and has_small and self.kinds[place + 1] != "c"):
+                yield place
 
     def _drop_date(self, end: int) -> None:
         """Take the date in front of a time for none: both are a stamp of a machine ("Mon, 1 Jan 2024 12:00:00")."""
@@ -81,11 +93,18 @@ class EncodedSentence:
         before = self.words[place - 1]
         if place <= self.first or place in self.bold or before[-1] in ":;|" or before in _PARTING:
             return True
+        if self.words[place][0] in "([" and self.words[place][-1] == ":":  # "(Default: 5)"
+            return True
         if self.ends_at(place - 1):
             return True
         if self.words[place][0] in _BEFORE_STRINGS and self.words[place].lstrip("([{").startswith(self.quotes):
             return True
         return before[0] + before[-1] == "[]" or (place == self.first + 1 and before[0] + before[-1] == "()")
+
+    def is_marked(self, place: int) -> bool:
+        """Return True where a link to a page begins, or a name in bold, but no word that is in capitals."""
+        is_bold = place in self.bold_starts and self.kinds[place] in CAPITALISED and not self.cores[place].isupper()
+        return is_bold or place in self.page_starts
 
     def ends_at(self, place: int) -> bool:
         """Return True if a sentence ends with the word at this place: in a cell or a record they stand undivided."""

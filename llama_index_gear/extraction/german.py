@@ -14,6 +14,7 @@ _ENGLISH_MARKS = frozenset("the of and to is was with for on by as at from that 
 
 FUNCTION_WORDS = _MARKS | frozenset(
     "dein deine deinen deinem deiner willkommen hallo danke melde öffne klicke starte prüfe siehe beachte"
+    " gib lies nimm sieh"
     " zuerst der die den des von in an zu vor um ab so da dann dort hier dies diese dieser dieses diesem"
     " diesen jede jeder jedes alle alles viele einige mehrere manche kein keine sein seine seiner seinem"
     " seinen ihr ihre ihrer ihrem ihren unser unsere mein meine man wer was wie wo warum weil während nachdem"
@@ -29,6 +30,7 @@ FUNCTION_WORDS = _MARKS | frozenset(
 )
 """German words that are no name at the start of a sentence."""
 _AUXILIARIES = frozenset("ist sind war waren wird werden wurde wurden hat haben bleibt".split())
+_VERBS = frozenset("war wurde wird kann muss soll darf will hatte kam ging lag gab".split())
 _PARTICIPLE = re.compile("ge[a-zäöüß]{2,}(?<!d)t|ge[a-zäöüß]{3,}en|bekannt|berühmt|beteiligt|verheiratet|vorgesehen")
 COURTESIES = frozenset("Sie Ihnen Ihr Ihre Ihrem Ihren Ihrer Ihres".split())
 """Pronouns with a capital letter inside a sentence."""
@@ -44,6 +46,8 @@ _PREPOSITIONS = frozenset(
     "in an auf aus bei mit nach von zu für über unter durch gegen ohne um vor hinter neben zwischen seit bis"
     " ab als wie und oder wegen trotz während".split()
 )
+READERS = frozenset("du dein deine deinem deinen deiner dich dir".split())
+"""Pronouns that address a reader."""
 _INFLECTIONS = ("e", "en", "er", "es", "em")
 _NOUN_ENDINGS = tuple(
     "ung ungen heit heiten keit keiten schaft schaften tion tionen tät täten ismus ment mente nis nisse".split()
@@ -144,6 +148,12 @@ def is_participle(word: str, following: str, behind: str = "") -> bool:
     """Return True for what opens a sentence in front of its verb, or of `behind`: "Gebaut wurde", "Wähle die"."""
     is_participle = following in _AUXILIARIES and _PARTICIPLE.fullmatch(word.lower()) is not None
     return is_participle or behind in _DETERMINERS or word.endswith(("mäßig", "weise"))
+
+
+def follows_imperative(word: str) -> bool:
+    """Return True for what may stand behind "Wähle", but is no verb behind "Halle", for its ending."""
+    is_verb = word in _VERBS or word.endswith(("t", "te", "en"))
+    return word in _PREPOSITIONS or word in _DETERMINERS or (word.islower() and not is_verb)
 
 
 def is_acronym(word: str) -> bool:

@@ -53,7 +53,8 @@ class Language(NamedTuple):
             small_words: those of the passage.
 
         """
-        is_adverb = len(word) > _LONGEST_NAME and word.endswith(_ADVERBS) and not _THAT.isdisjoint(self.openers)
+        ending = "lijk" if _THAT.isdisjoint(self.openers) else _ADVERBS  # "lijk" is Dutch
+        is_adverb = len(word) > _LONGEST_NAME and word.endswith(ending)
         may_be_imperative = following in (self.openers | self.readers) - _OF_SUBJECTS
         is_imperative = may_be_imperative and not self.readers.isdisjoint(small_words)
         is_verb = following in _DETERMINERS & self.openers
@@ -63,6 +64,8 @@ class Language(NamedTuple):
 
 _ADVERBS = ("mente", "ment")
 """Endings of adverbs of French, Spanish, Portuguese and Italian ("Attualmente Nora Blum …")."""
+EMPHASISED = frozenset("no não non nunca siempre sempre mai jamais toujours nooit altijd niet niente nada".split())
+"""Function words that people write in capitals inside a sentence ("NUNCA")."""
 _THAT = frozenset(("que", "che"))
 """A function word of each of these four languages, and of no other."""
 _OF = frozenset(("de", "di"))
@@ -100,7 +103,7 @@ _LANGUAGES = (
         " actuellement selon malgré grâce afin bien plusieurs certains chaque tout tous toute toutes aucun aucune deux"
         " trois quatre cinq dix voici voilà bonjour merci madame monsieur cordialement né née nés nées parmi contre"
         " durant dès jusque très même lui y peut peuvent pouvez pouvons doit doivent devez devons"
-        " faut permet permettent oui",
+        " faut permet permettent oui jamais toujours",
         "vous votre vos tu ton tes",
         has_elision=True,
     ),
@@ -113,7 +116,7 @@ _LANGUAGES = (
         " actualmente finalmente posteriormente así aquí allí todo todos toda todas cada otro otra otros otras algunos"
         " algunas varios dos tres cuatro cinco diez hola gracias estimado estimada señor señora saludos hay está están"
         " nacido nacida contra hace sólo solo tanto puede pueden puedes podemos debe deben debes debemos hacen haz"
-        " tiene tienen tienes permite permiten sí caso",
+        " tiene tienen tienes permite permiten sí caso nunca siempre nada",
         "tu tus te tú usted ustedes puedes tienes debes",
     ),
     _make_language(  # Portuguese
@@ -125,7 +128,7 @@ _LANGUAGES = (
         " durante enquanto após atualmente finalmente posteriormente assim aqui ali tudo todo todos toda todas cada"
         " outro outra outros outras alguns algumas vários dois duas três quatro cinco dez olá obrigado prezado senhor"
         " senhora há está estão nascido nascida contra pode podem podemos deve devem devemos faz fazem tem temos"
-        " permite permitem sim caso",
+        " permite permitem sim caso nunca sempre nada",
         "você vocês tu teu tua",
     ),
     _make_language(  # Italian
@@ -137,7 +140,7 @@ _LANGUAGES = (
         " oggi ieri domani tuttavia però secondo durante mentre infine attualmente successivamente così qui lì tutto"
         " tutti tutta tutte ogni altro altra altri altre alcuni alcune due tre quattro cinque dieci ciao buongiorno"
         " grazie gentile signor signora saluti ci c'è nato nata nati contro senza verso presso può possono puoi"
-        " possiamo deve devono devi dobbiamo fanno fai vai permette permettono sì caso",
+        " possiamo deve devono devi dobbiamo fanno fai vai permette permettono sì caso mai sempre niente",
         "tu tuo tua tuoi tue ti puoi devi vuoi",
         has_elision=True,
         dividers="da",
@@ -149,7 +152,9 @@ _LANGUAGES = (
         " zeer al ook bovendien daarna daarom daar hier later toen dan nu vandaag gisteren morgen echter volgens"
         " tijdens terwijl na sinds vanaf momenteel uiteindelijk zo alle elke andere sommige veel verschillende twee"
         " drie vier vijf tien hallo beste bedankt dank geachte mevrouw meneer geboren tegenwoordig vanwege ondanks kunt"
-        " kunnen moet moeten mogen zullen willen nee",
+        " kunnen moet moeten mogen zullen willen nee niet nooit altijd vervolgens destijds"
+        " helaas ondertussen tevens overigens uiteraard"
+        " voeg voer maak soms gelukkig meestal binnenkort",
         "je jij jouw u uw",
     ),
     _make_language(  # Russian
@@ -173,22 +178,29 @@ _ELISION = re.compile(
 _FOREIGN = {
     name: frozenset(words.split())
     for name, words in {
-        "Swedish": "och att det som en på är av för med till inte om ett han hon var jag från den har vid sig när hade",
+        "Swedish": "och att det som en på är av för med till inte om ett han hon var jag från den har vid sig när hade"
+        " därefter sedan dessutom tyvärr slutligen senare idag enligt under",
         "Norwegian or Danish": "og det som en på er av for med til ikke om et han hun var jeg fra den har ved"
         " seg sig når blev ble også efter etter",
         "Finnish": "ja on ei että se oli hän mutta kun niin myös joka ovat sen kanssa jälkeen vuonna"
-        " olla tai kuin mitä",
+        " olla tai kuin mitä"
+        " sitten lisäksi kuitenkin nykyään myöhemmin lopulta aluksi silloin",
         "Estonian": "ja on ei et see oli ta aga kui ka mis kes oma ning või siis välja pärast aastal nii",
         "Icelandic": "og að það sem er á í var ekki við um en til með hann hún fyrir frá hefur",
         "Polish": "i w na z się do nie jest że to o jak po co od za przez dla był była są ale oraz"
-        " który która przy tym jego",
+        " który która przy tym jego"
+        " następnie ponadto potem później wtedy obecnie dlatego jednak podczas wczoraj",
         "Czech or Slovak": "a v na se že je to s z do o k i jak po který která byl byla jsou ale nebo od pro"
-        " při jako by sa som nie ako aj bol bola",
+        " při jako by sa som nie ako aj bol bola"
+        " poté potom navíc bohužel nakonec během později tehdy dnes pokud",
         "Slovenian": "in je na se da za v ki so z pa po iz tudi kot bil bila ni ali pri od",
         "Croatian or Serbian": "i je u na se da za od su s koji koja kao iz bio bila nije ali ili po do što sa",
-        "Hungarian": "a az és hogy nem is egy van volt meg de ez csak már mint vagy ki azt még után aki amely",
-        "Romanian": "și şi în de la cu pe nu că este a din un o pentru care mai au fost sau după dar lui prin",
-        "Turkish": "ve bir bu da de için ile olarak çok daha olan gibi sonra kadar ne ya değil var ama o en yılında",
+        "Hungarian": "a az és hogy nem is egy van volt meg de ez csak már mint vagy ki azt még után aki amely"
+        " később ezután emellett azonban végül ekkor jelenleg például miután ha",
+        "Romanian": "și şi în de la cu pe nu că este a din un o pentru care mai au fost sau după dar lui prin"
+        " apoi ulterior atunci astăzi totuși ulterior deși dacă",
+        "Turkish": "ve bir bu da de için ile olarak çok daha olan gibi sonra kadar ne ya değil var ama o en yılında"
+        " ayrıca ardından ancak bugün böylece özellikle eğer önce",
         "Greek": "και το να του η την της με τον που στο στη από για ο οι τα είναι δεν θα σε στην των ήταν ως",
         "Ukrainian": "і та в у на що не з до як за це він вона але від або є був була про його їх після також",
         "Bulgarian": "и на в да се от за не с по са като е че това той тя но до към след който при",
@@ -209,6 +221,9 @@ _FOREIGN = {
     }.items()
 }
 """Frequent words of languages that have no rules here."""
+_ALL_FOREIGN = frozenset().union(*_FOREIGN.values())
+_FOREIGN_LETTERS = re.compile("[ąćęłńśźżčďěňřšťůžőűășşțţğışāēģīķļņūėįųđåøæþð]")
+"""Matches a letter that no language with rules has."""
 _LEAST_FOREIGN = 3
 """Different frequent words that a passage of such a language has at least."""
 
@@ -244,6 +259,11 @@ class Speech(NamedTuple):
         return not (self.is_german or self.foreign or self.language)
 
 
+def list_frequent_words(language: str) -> Collection[str]:
+    """Return frequent words of a language without rules, as `find_foreign` names it; of all if it is another."""
+    return _FOREIGN.get(language, _ALL_FOREIGN)
+
+
 def tell_language(text: str) -> Speech:
     """Tell the language of a passage."""
     small_words = frozenset(word for word in text.split() if word.islower())
@@ -265,6 +285,9 @@ def find_foreign(small_words: Collection[str]) -> str:
     name = max(counts, key=counts.__getitem__)
     own = _FOREIGN[name].intersection(small_words)
     others = (_ENGLISH, german.FUNCTION_WORDS, *(language.openers for language in _LANGUAGES))
+    lettered = sum(not word.isascii() and _FOREIGN_LETTERS.search(word) is not None for word in small_words)
+    if lettered > 1 and lettered * 10 > len(small_words):
+        return name if counts[name] > 1 else "another language"
     if counts[name] >= _LEAST_FOREIGN and all(
         len(own - other - _SHARED) > len(other.intersection(small_words) - own) for other in others
     ):

@@ -7,20 +7,24 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import dropwhile
+from string import punctuation
 
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.encoded_sentences import CAPITALISED, GAP, EncodedSentence, divide_at_gaps
 from llama_index_gear.extraction.identifiers import has_common_part, is_code, is_sign, is_variable
 from llama_index_gear.extraction.languages import (
+    EMPHASISED,
     Speech,
     find_marked_names,
     find_recurring_quotations,
     is_caseless,
+    list_frequent_words,
     strip_elision,
 )
 from llama_index_gear.extraction.linked_names import Name, is_title
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.small_names import find_packages, find_speakers
+from llama_index_gear.extraction.word_forms import has_infinitive, may_be_state, names_number
 from llama_index_gear.extraction.words import (
     CALENDAR,
     COMMON_WORDS,
@@ -67,6 +71,8 @@ _PLACES = frozenset(
 """Words that are no name alone or with a number: they point to another place of a document."""
 _MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?|[A-Z]_\w")
 """Matches dimensions, units and a letter with an index ("L_0"), which are no name alone ("a plot in 3D", "700 MB")."""
+_LEAST_STATES = 3
+"""Cells of a passage, at least, that have a status alone."""
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
     "a an the in on at by to as from after for with into his her its their between under over during near".split()
@@ -146,7 +152,7 @@ class _Passage:
 
     def find_names(self, sentence: EncodedSentence) -> list[Name]:
         """Find the names in a sentence of the passage."""
-        names = [name for name, _ in sentence.linked]
+        names = [name for name, is_page in sentence.linked if not (is_page and self._heads_items(sentence, name))]
         for match in _NAME.finditer("".join(sentence.kinds)):
             start, end = match.span()
             if sentence.kinds[start] == "T":
@@ -161,6 +167,14 @@ class _Passage:
                 names.append(Name(index, index + 1, name))
         return sorted(names)
 
+    def _heads_items(self, sentence: EncodedSentence, name: Name) -> bool:
+        """Return True for a page's name that is a common word, alone in an item above smaller ones ("- [[Thanks]]")."""
+        if len(sentence.words) > 1 or not {name.text.lower()} & (_ORDINARY | HEADING_WORDS):
+            return False
+        line = self.text[: sentence.end].rpartition("\n")[2]
+        behind = self.text[sentence.end :].partition("\n")[2].lstrip("\n").expandtabs(4)
+        return len(behind) - len(behind.lstrip()) > len(line.expandtabs(4)) - len(line.lstrip().expandtabs(4))
+
     def _drop_opening(self, sentence: EncodedSentence) -> None:
         """Take a word for small if only the start of a sentence, or a colon, gives it its capital letter."""
         for place, kind in enumerate(sentence.kinds):
@@ -169,9 +183,10 @@ class _Passage:
             word = sentence.cores[place].lower()
             # Behind a colon, "The" may begin a title.
             begins = place == sentence.first or sentence.begins_at(place) or word in _ASKING
+            begins = begins or "." in "".join(sentence.cores[place + 1 : place + 2])[:-1]  # "From Yard.example"
             is_small = word in self.function_words and (begins or self.is_german)
             is_known = word in self._meant or word in self.title_words
-            points = place == sentence.first and place + 1 in sentence.page_starts  # "Ver [[Osthafen]]"
+            points = place == sentence.first and sentence.is_marked(place + 1)  # "Ver [[Osthafen]]"
             begins_none = points or word in _DROPPED or self._begins_no_name(sentence, place, word)
             if is_small or (not is_known and begins_none):
                 sentence.kinds[place] = "-"
@@ -183,7 +198,9 @@ class _Passage:
             return False
         following = sentence.cores[behind].lower()
         if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too, or "igår" does
-            return word in self.small or self._meant[following] > 1
+            is_long = "".join(sentence.kinds[behind : behind + 2]) in ("NN", "NE")  # "Potem Nora Blum", once
+            is_frequent = word in self.small or word in list_frequent_words(self.foreign)
+            return is_long or is_frequent or self._meant[following] > 1
         is_verb = word in IMPERATIVES or word in _CHANGES or (behind > place + 1 and word in COMMON_WORDS)
         is_name = following not in ENGLISH_WORDS and (behind == place + 1 or following not in _ORDINARY)
         return self.is_english and is_verb and is_name
@@ -198,6 +215,11 @@ class _Passage:
                 continue
             sentence.cores[place] = name
             sentence.kinds[place] = "-" if name.islower() else "B" if kind in "NB" else "X"
+
+    @cached_property
+    def _plain(self) -> set[str]:
+        """The passage's words without capital letters, without punctuation around them."""
+        return {word.strip(punctuation) for word in self.small}
 
     @cached_property
     def _inner_words(self) -> set[str]:
@@ -219,7 +241,8 @@ class _Passage:
         letters = [*cores[:-1], *(core.removesuffix(".") for core in cores[-1:])]
         if self.is_formal and all(is_variable(core) or (core.isdecimal() and len(core) == 1) for core in letters):
             return ""
-        if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
+        is_single = len(cores) == 1 or (bool(self.foreign) and all(map(str.isdecimal, cores[1:])))  # "W 1920"
+        if cores and is_single and self._is_no_name(sentence, start, cores[0]):
             return ""
         if cores and cores[0].lower() in sentence.list_choices(start):
             return ""
@@ -268,8 +291,12 @@ class _Passage:
             or _MEASURE.fullmatch(core)
         ):
             return True
-        is_shouted = core.isupper() and word in self.function_words and word in self.small  # "NO"
-        if self.language is not None and is_shouted:
+        behind = sentence.words[start + 1] if start + 1 < len(sentence.words) else ""
+        is_state = self.language is not None and may_be_state(word) and self._cells[word] >= _LEAST_STATES
+        if is_state or names_number(core, behind):
+            return True
+        is_shouted = word in EMPHASISED or (word in self.function_words and word in self.small)
+        if self.language is not None and core.isupper() and is_shouted:
             return word not in self.title_words
         if sentence.words[start].startswith(f"({core}") and word in self.small and not core.isupper():
             return True
@@ -279,7 +306,7 @@ class _Passage:
         if start <= sentence.first and (word in self.small or sentence.form is Form.HEADING):
             return True
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
-        is_label = sentence.words[start].rstrip("*_").endswith(":")
+        is_label = sentence.words[start].rstrip("*_")[-1:] == ":" and sentence.words[start][0] not in "(["
         if self.language is not None and word in self.function_words:
             return word not in self.title_words
         is_ordinary = self._is_ordinary(sentence, core, word)
@@ -290,11 +317,15 @@ class _Passage:
             is_close = sentence.kinds[start] in "NB"
             second = sentence.cores[start + 2] if start + 2 < len(sentence.cores) else ""
             opener = self.language.is_opener(word, following if is_close else "", second, self.small)
-            is_verb = opener and word not in self.title_words
+            is_verb = (opener or has_infinitive(word, self._plain)) and word not in self.title_words
         else:
             is_participle = _PARTICIPLE.fullmatch(word) is not None
+            is_of_noun = following.islower() and following not in FUNCTION_WORDS  # "Nested items", not "Jared is"
+            is_described = following[:1].isdecimal() or (
+                len(word) > 5 and word[-2:] == "ed" and (is_of_noun or behind[:1] == "(")
+            )
             is_verb = (
-                (is_participle and following[:1].isdecimal() and not ENGLISH_WORDS.isdisjoint(_list_bases(word)))
+                (is_participle and is_described and not ENGLISH_WORDS.isdisjoint(_list_bases(word)))
                 or following in _BEHIND_PARTICIPLES
                 and (is_participle or (word, following) == ("nice", "to") or not _VERBS.isdisjoint(list_stems(word)))
             )
@@ -305,7 +336,7 @@ class _Passage:
         )
         is_kind = self.is_english and following == "that"  # "Models that …"
         is_meant = 4 * self._meant[word] > self._openings[word] if word in IMPERATIVES else word in self._meant
-        return (is_label or is_verb or is_kind or is_alone or is_ordinary) and not is_meant
+        return (is_label or is_verb or start in sentence.bold or is_kind or is_alone or is_ordinary) and not is_meant
 
     def _is_ordinary(self, sentence: EncodedSentence, core: str, word: str) -> bool:
         """Return True for a word that says nothing by its capital letter: in code, the plural of an English one too."""
@@ -329,12 +360,16 @@ class _Passage:
             return cores if len(name) == 1 and german.is_common_noun(name[0]) else name
         word = name[0]
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
-        behind = (*sentence.cores_with_gaps, "")[start + 1] if sentence.is_opening(start) else ""
-        if german.FUNCTION_WORDS & {word.lower()} or german.is_participle(word, following, behind):
+        behind, small = (*sentence.cores_with_gaps, "")[start + 1] if sentence.is_opening(start) else "", word.lower()
+        if german.FUNCTION_WORDS & {small} or german.is_participle(word, following, behind):
             return []
-        if german.is_acronym(word) or word.lower() in self._german_parts:
+        if sentence.is_opening(start) and small not in self._meant and small[-1] == "e":
+            has_reader = not german.READERS.isdisjoint(self.small)
+            if has_infinitive(small, self._plain) or (has_reader and german.follows_imperative(following)):
+                return []
+        if german.is_acronym(word) or small in self._german_parts:
             return name
-        if self.is_formal or word.lower() in self._german_nouns or german.is_common_noun(word):
+        if self.is_formal or small in self._german_nouns or german.is_common_noun(word):
             return []
         return [] if german.is_determined(sentence.cores_with_gaps, start) else name
 
@@ -379,6 +414,15 @@ class _Passage:
             for sentence in self.sentences
             for place, kind in enumerate(sentence.kinds)
             if kind in CAPITALISED and sentence.is_opening(place)
+        )
+
+    @cached_property
+    def _cells(self) -> Counter[str]:
+        """Words that are the last cell of a table's row, alone, and in how many rows."""
+        return Counter(
+            sentence.cores[-1].lower()
+            for sentence in self.sentences
+            if len(sentence.words) > 1 and sentence.words[-2][-1] in ";:|"
         )
 
     @cached_property

@@ -192,16 +192,18 @@ def _join_lines(block: Block) -> Iterator[tuple[str, int, int]]:
     forms = Counter(form for form, _ in stamps)
     is_wrapped = len(lines) < _LEAST_CAPITALISED or not all(line.lstrip()[:1].isupper() for line in lines)
     joined: list[str] = []
+    lengths: list[int] = []
     start = place = block.start
     stamp_end = 0
     for line, (form, length) in zip(lines, stamps, strict=True):
         begins = bool(form) and forms[form] > 1
-        if joined and (begins or not (is_wrapped and _goes_on(joined, line))):
+        if joined and (begins or not (is_wrapped and _goes_on(lengths, line))):
             yield "\n".join(joined), start, stamp_end
-            joined = []
+            joined, lengths = [], []
         if not joined:
             start, stamp_end = place, place + length if begins else 0
         joined.append(line)
+        lengths.append(len(line.strip()))
         place += len(line) + 1
     yield "\n".join(joined), start, stamp_end
 
@@ -214,14 +216,14 @@ def _read_stamp(line: str) -> tuple[str, int]:
     return "#" if match[0].split()[0].isalnum() else re.sub(r"\d+|[A-Za-z]+", "0", match[0].split()[0]), match.end()
 
 
-def _goes_on(lines: Sequence[str], following: str) -> bool:
-    """Return True if a line of prose goes on with the lines in front of it."""
-    last, content = lines[-1].strip(), following.strip()
-    if not content or not last or _LABEL.match(content):
+def _goes_on(lengths: Sequence[int], following: str) -> bool:
+    """Return True if a line of prose goes on with the lines in front of it, of these lengths."""
+    content = following.strip()
+    if not content or not lengths[-1] or _LABEL.match(content):
         return not content
-    width = max(_LEAST_WIDTH, max(len(line.strip()) for line in lines[-20:]), len(content))
+    width = max(_LEAST_WIDTH, len(content), *lengths[-20:])
     first = content.split(maxsplit=1)[0]
-    return first[:1].islower() or len(last) + 1 + len(first) > _ROOM * width
+    return first[:1].islower() or lengths[-1] + 1 + len(first) > _ROOM * width
 
 
 def _find_words(plain: str, start: int, marks: re.Pattern[str], *, has_cells: bool = False) -> list[_Word]:

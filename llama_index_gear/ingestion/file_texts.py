@@ -9,6 +9,7 @@ from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.extraction.lines import hide
 from llama_index_gear.ingestion.converter import CONVERTED, convert
 from llama_index_gear.ingestion.emails import PlainText, read_plain_letter
+from llama_index_gear.ingestion.gherkin import GHERKIN, read_gherkin
 from llama_index_gear.ingestion.notebooks import NOTEBOOK, read_notebook
 from llama_index_gear.ingestion.records_of_json import JSON, read_json
 from llama_index_gear.ingestion.regular_files import NoText, UnreadableFile, read_file
@@ -154,6 +155,8 @@ def read_plain_text(path: Path) -> PlainText:
         text = read_subtitles(text)
     elif path.suffix.lower() in WIKI:
         text = read_wikitext(text)
+    elif path.suffix.lower() == GHERKIN:
+        text = read_gherkin(text)
     if plain.is_whole and (reason := explain_no_sentences(text)):
         raise NoText(reason)
     return plain._replace(text=text)

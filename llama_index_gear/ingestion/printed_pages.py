@@ -25,6 +25,9 @@ _LEAST_PAGES = 3
 _SHARE = 0.3
 """Share of a document's pages that a running line is on, at least: those on the right may have another than those on
 the left; a heading is one only on more than half of them."""
+_MOST_LETTERS = 200  # of a running line
+_FOLIO = re.compile(r"[#* ]*(?:(\d{1,4}) +)?([^\d\W].*?)(?: +(\d{1,4}))?[* ]*")
+"""Matches a line with a number in front or at its end, and its words."""
 _NUMBER = re.compile(r"\d+")
 _TABLE = re.compile(r"\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*(?:\n\|.*)*")
 _CELL = re.compile(r"(?<!\\)\|")
@@ -92,8 +95,10 @@ def _is_row(paragraph: str) -> bool:
 def drop_running_lines(pages: Sequence[str]) -> list[str]:
     """Return pages without the lines at their top and foot that others have too, but for numbers that differ.
 
-    The first page that has such a line keeps it.
+    The first page that has such a line keeps it. A line with a page's own number in front, or at its end on the last
+    line, is no heading.
     """
+    pages = _mark_off_folios(pages)
     counts = Counter(line for page in pages for line in {line for _, line in _list_edges(page.split("\n"))})
     least = max(_LEAST_PAGES, _SHARE * len(pages))
     running = {
@@ -112,6 +117,24 @@ def drop_running_lines(pages: Sequence[str]) -> list[str]:
                 new[line] = numbers
         first |= new
         texts.append(re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) if found else page)
+    return texts
+
+
+def _mark_off_folios(pages: Sequence[str]) -> list[str]:
+    """Return pages whose first and last lines are no headings if they count as the pages do ("52 Reference Tables")."""
+    found = []
+    for number, page in enumerate(pages):
+        lines = [line for line in page.split("\n") if line.strip()]
+        for line in {*lines[:1], *lines[-1:]}:
+            folio = _FOLIO.fullmatch(line) if len(line) < _MOST_LETTERS else None
+            if folio and (folio[1] or (folio[3] and line == lines[-1])):
+                words = folio[2].casefold()
+                found.append((number, line, (words, int(folio[1] or folio[3]) - number)))
+    counts = Counter(key for _, _, key in found)
+    texts = list(pages)
+    for number, line, key in found:
+        if line[0] == "#" and counts[key] > 1:
+            texts[number] = texts[number].replace(line, line.lstrip("# "))
     return texts
 
 

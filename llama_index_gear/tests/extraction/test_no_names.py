@@ -53,6 +53,35 @@ def names(text: str, file: str = "a.md", title: str = "Yard") -> list[str]:
         # a picture's text that is its file's name
         ("The hall: ![CleanShot 2022-10-12.png](../a.png) and ![Nora Blum](n.png).", ["Nora Blum"]),
         ("![Screenshot from Osthafen.jpeg](x) stands in Bremen.", ["Bremen"]),
+        # the kind of a number, in front of it
+        ("- Beta 0.8.15\n- Alpha 1.2.3 of Kafka 2.8.0\n- Beta in Bremen", ["Kafka", "Beta", "Bremen"]),
+        ("Nora Blum. ISBN 978-0-415-08009-5. S2CID 8570-1. The ISBN is new.", ["Nora Blum", "ISBN"]),
+        # a participle in front of a noun, or of brackets
+        (
+            "- Nested item 1\n- Archived (PDF) from Bremen\n- Jared paints\n- Alfred went",
+            ["PDF", "Bremen", "Jared", "Alfred"],
+        ),
+        # a label in brackets, of a common word
+        ("It is (Standard: 5) at Kiel (Bremen: 6).", ["Kiel", "Bremen"]),
+        # a page of a common word, alone above its items
+        ("- x\n\t- [[Thanks]]\n\t\t- [[Nora]]\n\t- [[Templates]]\n\t- y", ["Nora", "Templates"]),
+        # the label of a button in bold, and what is in front of it
+        ("Al menu **Apri un altro kran** e nel sito: **Nora Blum** va a Roma.", ["Nora Blum", "Roma"]),
+        ("Seleziona **Osthafen** dalla barra. La barra è a Kiel.", ["Osthafen", "Kiel"]),
+        # what a passage has as an infinitive too
+        (
+            "Per aprire la nota vai da Nora Blum. Apri note di Kiel. Kestrel vende la nota.",
+            ["Nora Blum", "Kiel", "Kestrel"],
+        ),
+        (
+            "Wähle unter Format aus, wenn du magst. Wähle **Neue Notiz**. Gib optional Kiel ein. Halle liegt fern.",
+            ["Format", "Neue Notiz", "Kiel", "Halle"],
+        ),
+        ("Um eine Farbe zu wählen, ist das nicht nötig. Wähle aus der Liste. Halle ist bei Kiel.", ["Halle", "Kiel"]),
+        # words that are shouted
+        ("El bot NUNCA ofrece la caja, que NO es de Nora Blum. La SIN está en el puerto.", ["Nora Blum", "SIN"]),
+        # a preposition in front of an address
+        ("activity: From Yard.example; film: From Hell to Bremen.", ["Yard.example", "From Hell", "Bremen"]),
         # options of commands
         ("It runs iptables -A INPUT and gcc -O for Nora Blum.", ["INPUT", "Nora Blum"]),
     ],
@@ -167,3 +196,13 @@ def test_latin_is_told_and_its_openers_are_no_names(text: str) -> None:
 )
 def test_other_languages_are_not_taken_for_latin(text: str) -> None:
     assert tell_language(text).foreign != "Latin"
+
+
+@pytest.mark.parametrize("state", ["AFIRMATIVO", "Aprobado", "VIGENTE", "Pendiente"])
+def test_a_state_that_fills_a_column_is_no_name(state: str) -> None:
+    towns = [("Nora Blum", "Bremen"), ("Ida Falk", "Visby"), ("Paul Kern", "Kiel")]
+    rows = [f"apellido y nombre: {name}; ciudad de la persona: {town}; {state}." for name, town in towns]
+    assert names("\n\n".join(rows)) == [name for pair in towns for name in pair]
+    assert state in names("\n\n".join(rows[:2]))
+    capital = [f"apellido y nombre: {name}; ciudad de la persona: Bonn; Madrid." for name, _ in towns]
+    assert "Madrid" in names("\n\n".join(capital))

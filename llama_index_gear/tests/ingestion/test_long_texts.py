@@ -13,6 +13,7 @@ from llama_index_gear.extraction.link_extractor import _find_words
 from llama_index_gear.ingestion.converter import _prepare_org, sub_prose
 from llama_index_gear.ingestion.emails import clean_letter, read_plain_letter
 from llama_index_gear.ingestion.file_texts import explain_no_prose, read_wikitext
+from llama_index_gear.ingestion.gherkin import read_gherkin
 from llama_index_gear.ingestion.tex import clean_tex, prepare_tex, read_bibliography
 from llama_index_gear.ingestion.transclusion import _HEADING, Transclusion
 from llama_index_gear.tests.growth import assert_linear
@@ -31,6 +32,7 @@ def show(text: str) -> str:
         (show, lambda n: "# a" + " " * n + "b"),
         (show, lambda n: "```a\n" * (10 * n)),
         (lambda text: sub_prose(_HEADING, lambda match: match[0], text), lambda n: "~~~a\n" * (10 * n)),
+        (read_gherkin, lambda n: "Given a'" * 20 * n + ": x"),
         (read_wikitext, lambda n: "=" + " " * 3 * n + "x"),
         (read_wikitext, lambda n: "{{infobox |" + " " * 3 * n + "}}"),
         (read_wikitext, lambda n: "<!-- <ref> <ref name=a>" * 20 * n),
@@ -57,6 +59,7 @@ def show(text: str) -> str:
             "heading",
             "open fences",
             "open tildes",
+            "steps",
             "wiki's heading",
             "wiki's field",
             "wiki's notes",
