@@ -82,7 +82,10 @@ class EdgeClient(BoundToProcess):
         raise UnsupportedCall(f"the embedded engine has no `{name}`; use `GeARVectorStore(url=…)` for it")
 
     def close(self) -> None:
-        """Write everything out and release the lock; the next call opens the collections again."""
+        """Write everything out and release the lock; the next call opens the collections again.
+
+        A collection is packed if half of its points, and 20,000, were written since it was: see `packing.pack`.
+        """
         with self._shards.lock:
             self._shards.close_all()
 
@@ -451,8 +454,8 @@ class EdgeClient(BoundToProcess):
             storage = self._shards.measure_storage(collection_name, vectors)
             edge_folder.check_room(self.path, lambda: sum(map(estimate_size, points)), storage)
             with edge_folder.raise_store_errors(self._folder(collection_name)):
-                self._shards.forget(collection_name, len(points))
                 self._shards.make_vectors(collection_name, vectors)
+                self._shards.forget(collection_name, len(points))
             self._shard(collection_name).update(operation)
 
 
@@ -480,6 +483,7 @@ def compact(client: EdgeClient, collection_name: str) -> bool:
             return False
         edge_folder.check_room(client.path, lambda: 2 * expected)
         write_anew(folder, config, lambda: shard, lambda: client._shards.close(collection_name))
+        client._shards.forget(collection_name, client._shard(collection_name).info().points_count)
     return True
 
 

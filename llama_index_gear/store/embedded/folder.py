@@ -360,7 +360,7 @@ def free_zeros(folder: Path) -> None:
         draft = path.with_name(f"{_WRITING}{path.name}")
         with path.open("rb") as source, draft.open("wb") as target:
             while block := source.read(_BLOCK):
-                if any(block):
+                if block != bytes(len(block)):
                     target.write(block)
                 else:
                     target.seek(len(block), os.SEEK_CUR)

@@ -260,7 +260,9 @@ class OpenShards:
             if incidences.written:
                 with suppress(StoreError):  # it is whole without
                     pack(folder, partial(self.open, name, folder), partial(self.close, name))
-            incidences.save(self.open(name, folder), folder)
+                    self.open(name, folder)
+            if name in self._open_shards:
+                incidences.save(self.open(name, folder), folder)
 
     def _claim(self, name: str) -> None:
         if self._folder_lock is not None and name not in self._claims:
