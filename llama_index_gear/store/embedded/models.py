@@ -25,7 +25,7 @@ DISTANCES = {
     models.Distance.MANHATTAN: edge.Distance.Manhattan,
 }
 
-_NO_GRAPH = {"m": 0, "ef_construct": 100, "full_scan_threshold": 10_000}
+_NO_GRAPH: dict[str, Any] = {"m": 0, "ef_construct": 100, "full_scan_threshold": 10_000}
 _STORED_GRAPH = {**_NO_GRAPH, "max_indexing_threads": 0}
 _PACKED = {"id_tracker_memory": "cold", "hnsw_config": _STORED_GRAPH}
 _PACKED_DENSE = {"memory": "cold", "hnsw_config": _STORED_GRAPH}

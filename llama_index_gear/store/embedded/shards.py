@@ -211,7 +211,7 @@ class OpenShards:
     def measure_storage(self, name: str, vectors: Collection[str]) -> int:
         """Return the bytes that `make_vectors` takes: room for a vector in each point that is stored."""
         declared, folder = self._open_shards[name].declared, self._open_shards[name].folder
-        numbers = sum(declared[vector]["size"] for vector in declared.keys() & vectors)
+        numbers: int = sum(declared[vector]["size"] for vector in declared.keys() & vectors)
         if not numbers:
             return 0
         copied = 2 * edge_folder.measure(folder) if edge_folder.is_packed(folder) else 0

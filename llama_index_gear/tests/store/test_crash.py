@@ -78,6 +78,10 @@ def link(store: GeARVectorStore) -> None:
     store.link_aliases([(f"Entity {n}", f"Entity {n + 5}") for n in range(0, PASSAGES, 2)])
 
 
+def unlink(store: GeARVectorStore) -> None:
+    store.unlink_aliases()
+
+
 def ingest_and_link(store: GeARVectorStore) -> None:
     ingest(store)
     link(store)
@@ -127,7 +131,7 @@ CALLS: dict[str, Callable[[GeARVectorStore, Path], None]] = {
     "delete": lambda store, _: delete(store),
     "clear": lambda store, _: store.clear(),
     "link": lambda store, _: link(store),
-    "unlink": lambda store, _: store.unlink_aliases(),
+    "unlink": lambda store, _: unlink(store),
     "ingest and link": lambda store, _: ingest_and_link(store),
     "pipeline": run_first,
     "pipeline again": run_second,

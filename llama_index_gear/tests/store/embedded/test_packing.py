@@ -25,6 +25,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import StoreError
 from llama_index_gear.nodes import attach_triples
+from llama_index_gear.store.aliases import AliasPair
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded import packing
 from llama_index_gear.store.embedded.client import EdgeClient, compact
@@ -149,7 +150,9 @@ STEPS: dict[str, Callable[[GeARVectorStore, random.Random], Any]] = {
     "take triples": lambda store, draw: store.add(
         [attach_triples(node, []) for node in store.get_nodes(draw.sample(PASSAGES, 3))]
     ),
-    "link": lambda store, draw: store.link_aliases([tuple(f"N{number}" for number in draw.sample(range(12), 2))]),
+    "link": lambda store, draw: store.link_aliases(
+        [AliasPair(*(f"N{number}" for number in draw.sample(range(12), 2)))]
+    ),
     "unlink": lambda store, _: store.unlink_aliases(),
     "fill": lambda store, draw: fill(store, draw.randrange(9)),
     "clear": lambda store, _: store.clear(),
