@@ -227,7 +227,9 @@ class Connection:
         """Do the same as `close`, and close the async client."""
         if self.native is not None:
             await self.native.close()
-        if self.sync is not None:
+        if isinstance(self.sync, EdgeClient):
+            await asyncio.to_thread(self.sync.close)  # it may pack what was written
+        elif self.sync is not None:
             self.sync.close()
 
     def _check_process(self) -> None:

@@ -77,6 +77,8 @@ class StoreUpkeep(Connected):
         their names. Links are not transitive. Filters and tenants bind them as they bind triples. A link ends when all
         triples of one of its names are deleted; `repair` removes what is left of it.
 
+        After a kill, repeat it: until then a link may stand in some of its triples only, as `check` says.
+
         Args:
             pairs: pairs of names, of your own or from `find_aliases`. Default: those that it finds.
 
@@ -102,7 +104,7 @@ class StoreUpkeep(Connected):
 
     @blocking
     def unlink_aliases(self, pairs: Sequence[AliasPair | tuple[str, str]] | None = None) -> Flow[list[AliasPair]]:
-        """Undo links. Payloads that have no link left are as they were before.
+        """Undo links. Payloads that have no link left are as they were before. After a kill, repeat it.
 
         Args:
             pairs: the pairs to unlink. Default: all that are linked.

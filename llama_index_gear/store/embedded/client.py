@@ -32,12 +32,14 @@ from llama_index_gear.store.embedded.models import (
     refuse,
     to_config,
     to_filter,
+    to_index,
     to_point_vectors,
     to_points,
     to_query,
     without_vectors,
 )
-from llama_index_gear.store.embedded.shards import OpenShards, call_engine, fill
+from llama_index_gear.store.embedded.packing import call_engine, write_anew
+from llama_index_gear.store.embedded.shards import OpenShards
 from llama_index_gear.triple import Incidence
 
 _SAMPLE = 256  # points whose size is looked at
@@ -80,7 +82,10 @@ class EdgeClient(BoundToProcess):
         raise UnsupportedCall(f"the embedded engine has no `{name}`; use `GeARVectorStore(url=…)` for it")
 
     def close(self) -> None:
-        """Write everything out and release the lock; the next call opens the collections again."""
+        """Write everything out and release the lock; the next call opens the collections again.
+
+        A collection is packed if half of its points, and 20,000, were written since it was: see `packing.pack`.
+        """
         with self._shards.lock:
             self._shards.close_all()
 
@@ -226,12 +231,7 @@ class EdgeClient(BoundToProcess):
     ) -> None:
         """Index a payload field; `field_schema` is a plain type (keyword, integer, …) or a tenant's keyword."""
         refuse("create_payload_index", options, "wait")
-        schema: Any
-        if isinstance(field_schema, models.KeywordIndexParams):
-            refuse("create_payload_index", field_schema.model_dump(exclude_none=True), "type", "is_tenant")
-            schema = edge.KeywordIndexParams(is_tenant=field_schema.is_tenant)
-        else:
-            schema = getattr(edge.PayloadSchemaType, models.PayloadSchemaType(field_schema).value.capitalize())
+        schema = to_index(field_schema)
         self._update(collection_name, edge.UpdateOperation.create_field_index(field_name, schema))
 
     # -- points --------------------------------------------------------------------------------------------------
@@ -450,13 +450,13 @@ class EdgeClient(BoundToProcess):
         """Change points; `points` are those of them that are stored, or get vectors."""
         vectors = list_vectors(points)
         with self._shards.hold():
-            shard = self._shard(collection_name)
+            self._shard(collection_name)
             storage = self._shards.measure_storage(collection_name, vectors)
             edge_folder.check_room(self.path, lambda: sum(map(estimate_size, points)), storage)
             with edge_folder.raise_store_errors(self._folder(collection_name)):
-                self._shards.forget(collection_name, len(points))
                 self._shards.make_vectors(collection_name, vectors)
-            shard.update(operation)
+                self._shards.forget(collection_name, len(points))
+            self._shard(collection_name).update(operation)
 
 
 def compact(client: EdgeClient, collection_name: str) -> bool:
@@ -482,11 +482,8 @@ def compact(client: EdgeClient, collection_name: str) -> bool:
         if config is None or edge_folder.measure(folder) < _MOST_TIMES * expected + _NO_WASTE:
             return False
         edge_folder.check_room(client.path, lambda: 2 * expected)
-        edge_folder.replace(
-            folder,
-            lambda draft: call_engine(lambda: fill(edge.EdgeShard.create(draft, config), shard), folder),
-            lambda: client._shards.close(collection_name),
-        )
+        write_anew(folder, config, lambda: shard, lambda: client._shards.close(collection_name))
+        client._shards.forget(collection_name, client._shard(collection_name).info().points_count)
     return True
 
 

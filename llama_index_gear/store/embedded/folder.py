@@ -30,7 +30,8 @@ _PARTS = (_CONFIG, _SEGMENTS, LOG)
 _METADATA = "collection_metadata.json"  # ours: the engine keeps none
 _DECLARED = "declared_vectors.json"  # ours: dense vectors that no point has had yet
 _KEPT = "kept_triples.npz"  # ours: what graph questions ask for, see `store.embedded.incidences`
-_OWN = (*_PARTS, _METADATA, _DECLARED, _KEPT)
+_PACKING = "temp_segments"  # the engine's, empty but while it packs
+_OWN = (*_PARTS, _METADATA, _DECLARED, _KEPT, _PACKING)
 _KINDS = ("vectors", "sparse_vectors")
 _SEGMENT_PARTS = (
     "segment.json",
@@ -38,6 +39,9 @@ _SEGMENT_PARTS = (
     "payload_storage",
 )  # without one the engine drops the segment, unasked
 _IDS, _VERSIONS = "mutable_id_tracker.mappings", "mutable_id_tracker.versions"
+_PACKED_IDS = "id_tracker.versions"
+_VERSION = 8  # bytes of a point in that file
+_BLOCK = 2**16  # bytes of a file
 _WRITING = ".atomicwrite"  # prefix of the engine's unfinished files
 _UNFINISHED, _DELETED, _REPLACED = "unfinished", "deleted", "replaced"
 _MEBIBYTE = 2**20
@@ -333,6 +337,39 @@ def measure(folder: Path) -> int:
     return sum(getattr(status, "st_blocks", -(-status.st_size // 512)) * 512 for status in statuses)
 
 
+def count_unpacked(folder: Path) -> int:
+    """Count the points that were written since the collection was packed, also those that are gone; all is flushed."""
+    return sum(file.stat().st_size for file in folder.glob(f"{_SEGMENTS}/*/{_VERSIONS}")) // _VERSION
+
+
+def is_packed(folder: Path) -> bool:
+    """Return True if some points of the collection are packed."""
+    return any(folder.glob(f"{_SEGMENTS}/*/{_PACKED_IDS}"))
+
+
+def copy_parts(folder: Path, target: Path) -> None:
+    """Copy what the engine made of a collection."""
+    for part in _PARTS:
+        copy = shutil.copytree if (folder / part).is_dir() else shutil.copyfile
+        copy(folder / part, target / part)
+
+
+def free_zeros(folder: Path) -> None:
+    """Write the files of a folder anew, with holes where there are zeros; the engine fills what it reserves."""
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        draft = path.with_name(f"{_WRITING}{path.name}")
+        with path.open("rb") as source, draft.open("wb") as target:
+            while block := source.read(_BLOCK):
+                if block != bytes(len(block)):
+                    target.write(block)
+                else:
+                    target.seek(len(block), os.SEEK_CUR)
+            target.truncate()
+            target.flush()
+            os.fsync(target.fileno())
+        draft.replace(path)
+
+
 def replace(folder: Path, build: Callable[[str], object], close: Callable[[], object]) -> None:
     """Put another collection in the place of one.
 
@@ -346,7 +383,6 @@ def replace(folder: Path, build: Callable[[str], object], close: Callable[[], ob
 
     """
     with raise_store_errors(folder):
-        _remove_leftovers(folder, _UNFINISHED, _DELETED, _REPLACED)
         draft = _make_hidden_path(folder, _UNFINISHED)
         draft.mkdir()
         try:
@@ -383,6 +419,12 @@ def finish_removing(folder: Path) -> None:
     """Delete what an interrupted deletion of this collection left behind."""
     with raise_store_errors(folder):
         _remove_leftovers(folder, _DELETED)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete what killed processes left beside a collection that is in its place."""
+    with raise_store_errors(folder):
+        _remove_leftovers(folder, _UNFINISHED, _DELETED, _REPLACED)
 
 
 def _make_hidden_prefix(folder: Path) -> str:

@@ -95,12 +95,12 @@ class Incidences:
     """
 
     def __init__(self) -> None:
-        self._written = 0
+        self.written = 0
         self.forget()
 
     def forget(self, written: int = 0) -> None:
         """Forget what was read: points change. `written` is the number of those that are stored."""
-        self._written += written
+        self.written += written
         self._state = b""  # that of the collection whose file has what was read; empty if none has
         self._asked = 0
         self._offset: Any = None
@@ -156,10 +156,10 @@ class Incidences:
 
         A small collection gets none, nor does one on a disk that is nearly full.
         """
-        if self._state or not (self._is_whole or self._written) or edge_folder.free_space(folder) < edge_folder.PLENTY:
+        if self._state or not (self._is_whole or self.written) or edge_folder.free_space(folder) < edge_folder.PLENTY:
             return
         points = shard.info().points_count
-        if points < _FEWEST or not (self._is_whole or 2 * self._written >= points):
+        if points < _FEWEST or not (self._is_whole or 2 * self.written >= points):
             return
         while not (self._is_whole or self._is_refused):
             self._is_refused = not self._read_page(shard)

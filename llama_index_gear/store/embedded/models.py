@@ -25,6 +25,11 @@ DISTANCES = {
     models.Distance.MANHATTAN: edge.Distance.Manhattan,
 }
 
+_NO_GRAPH: dict[str, Any] = {"m": 0, "ef_construct": 100, "full_scan_threshold": 10_000}
+_STORED_GRAPH = {**_NO_GRAPH, "max_indexing_threads": 0}
+_PACKED = {"id_tracker_memory": "cold", "hnsw_config": _STORED_GRAPH}
+_PACKED_DENSE = {"memory": "cold", "hnsw_config": _STORED_GRAPH}
+_PACKED_SPARSE = {"memory": "cold"}
 _LAST_LOG = 2**26  # bytes of the log that the engine keeps when a collection is closed
 
 UPDATE_MODES = {
@@ -42,24 +47,59 @@ def refuse(method: str, options: dict[str, Any], *harmless: str) -> None:
 
 
 def to_config(stored: Mapping[str, Any]) -> edge.EdgeConfig | None:
-    """Translate the configuration that the engine stored; None if it has settings that a client here never makes."""
-    dense, sparse = stored.get("vectors", {}), stored.get("sparse_vectors", {})
-    known = {"vectors", "sparse_vectors", "on_disk_payload", "payload_memory"}
-    if set(stored) - known or any(set(vector) != {"size", "distance"} for vector in dense.values()):
+    """Translate the configuration that the engine stored; None if it has settings that a client here never makes.
+
+    Of a collection that is packed with it, indexes are read from files, and each dense vector is compared.
+    """
+    own = _without(stored, _PACKED)
+    dense = {name: _without(vector, _PACKED_DENSE) for name, vector in own.pop("vectors", {}).items()}
+    sparse = {name: _without(vector, _PACKED_SPARSE) for name, vector in own.pop("sparse_vectors", {}).items()}
+    optimizers = {name: value for name, value in own.pop("optimizers", {}).items() if value is not None}
+    if own.keys() - {"on_disk_payload", "payload_memory"} or optimizers not in ({}, {"indexing_threshold": 1}):
+        return None
+    if any(set(vector) != {"size", "distance"} for vector in dense.values()):
         return None
     if any(set(vector) - {"modifier"} for vector in sparse.values()):
         return None
     return edge.EdgeConfig(
         vectors={
-            name: edge.EdgeVectorParams(size=vector["size"], distance=DISTANCES[models.Distance(vector["distance"])])
+            name: edge.EdgeVectorParams(
+                size=vector["size"],
+                distance=DISTANCES[models.Distance(vector["distance"])],
+                memory=edge.Memory.Cold,
+                hnsw_config=edge.HnswIndexConfig(**_NO_GRAPH),
+            )
             for name, vector in dense.items()
         },
         sparse_vectors={
-            name: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf if vector.get("modifier") == "idf" else None)
+            name: edge.EdgeSparseVectorParams(
+                modifier=edge.Modifier.Idf if vector.get("modifier") == "idf" else None, memory=edge.Memory.Cold
+            )
             for name, vector in sparse.items()
         },
         on_disk_payload=stored.get("on_disk_payload"),
+        id_tracker_memory=edge.Memory.Cold,
+        optimizers=edge.EdgeOptimizersConfig(indexing_threshold=1),  # KB: all is packed
     )
+
+
+def _without(settings: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if known.get(name) != value}
+
+
+def to_index(field_schema: models.PayloadSchemaType | models.KeywordIndexParams) -> Any:
+    """Translate the index of a payload field; one of keywords is a file once the collection is packed.
+
+    Raises:
+        UnsupportedCall: it has an option that the engine lacks.
+
+    """
+    if isinstance(field_schema, models.KeywordIndexParams):
+        refuse("create_payload_index", field_schema.model_dump(exclude_none=True), "type", "is_tenant")
+        return edge.KeywordIndexParams(is_tenant=field_schema.is_tenant, memory=edge.Memory.Cold)
+    if models.PayloadSchemaType(field_schema) == models.PayloadSchemaType.KEYWORD:
+        return edge.KeywordIndexParams(memory=edge.Memory.Cold)
+    return getattr(edge.PayloadSchemaType, models.PayloadSchemaType(field_schema).value.capitalize())
 
 
 def to_points(points: Sequence[models.PointStruct]) -> list[edge.Point]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from weakref import finalize
 
 import qdrant_edge as edge
@@ -18,14 +19,11 @@ from qdrant_client.http import models
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.resources import free_in_child
 from llama_index_gear.store.embedded import folder as edge_folder
-from llama_index_gear.store.embedded.folder_lock import Claim, FolderLock, SystemLock, lock_folder, make_locked_error
+from llama_index_gear.store.embedded.folder_lock import Claim, FolderLock, SystemLock, lock_folder
 from llama_index_gear.store.embedded.incidences import Incidences
-from llama_index_gear.store.embedded.models import DISTANCES
+from llama_index_gear.store.embedded.models import DISTANCES, to_config
+from llama_index_gear.store.embedded.packing import call_engine, pack, write_anew
 from llama_index_gear.store.embedded.payloads import Payloads
-
-Result = TypeVar("Result")
-
-_PAGE = 1_000  # points that are copied at once
 
 
 class _OpenShard(NamedTuple):
@@ -148,6 +146,7 @@ class OpenShards:
         self._claim(name)
         edge_folder.check_writable(folder)
         edge_folder.check_room(folder)
+        edge_folder.remove_leftovers(folder)
         place = edge_folder.get_place(folder)
         with_idf, declared = edge_folder.list_with_idf(folder), edge_folder.read_declared(folder)
         kept = self._open_shards[name].incidences if name in self._open_shards else Incidences()
@@ -211,21 +210,32 @@ class OpenShards:
 
     def measure_storage(self, name: str, vectors: Collection[str]) -> int:
         """Return the bytes that `make_vectors` takes: room for a vector in each point that is stored."""
-        declared = self._open_shards[name].declared
-        numbers = sum(declared[vector]["size"] for vector in declared.keys() & vectors)
-        return 4 * numbers * self.open(name, self._open_shards[name].folder).info().points_count if numbers else 0
+        declared, folder = self._open_shards[name].declared, self._open_shards[name].folder
+        numbers: int = sum(declared[vector]["size"] for vector in declared.keys() & vectors)
+        if not numbers:
+            return 0
+        copied = 2 * edge_folder.measure(folder) if edge_folder.is_packed(folder) else 0
+        return 4 * numbers * self.open(name, folder).info().points_count + copied
 
     def make_vectors(self, name: str, vectors: Collection[str]) -> None:
-        """Tell the engine of those of these vectors that no point has had yet: points with them are to be written."""
-        folder, declared = attrgetter("folder", "declared")(self._open_shards[name])
-        shard = self.open(name, folder)
-        for vector in declared.keys() & vectors:
-            if vector not in edge_folder.read_config(folder).get("vectors", {}):
+        """Tell the engine of those of these vectors that no point has had yet: points with them are to be written.
+
+        A packed collection is first written anew: the engine can't open packed points that lack a vector. So this may
+        close the shard, and open another.
+        """
+        folder = self._open_shards[name].folder
+        for vector in list(self.list_declared(name).keys() & vectors):
+            declared, stored = self.list_declared(name), edge_folder.read_config(folder)
+            known = stored.get("vectors", {})
+            config = to_config({**stored, "vectors": {**known, vector: declared[vector]}})
+            if vector not in known and config is not None and edge_folder.is_packed(folder):
+                write_anew(folder, config, partial(self.open, name, folder), partial(self.close, name))
+            elif vector not in known:
                 size, distance = declared[vector]["size"], DISTANCES[models.Distance(declared[vector]["distance"])]
-                shard.update(edge.UpdateOperation.create_dense_vector(vector, size, distance))
-            shard.flush()
+                self.open(name, folder).update(edge.UpdateOperation.create_dense_vector(vector, size, distance))
+            self.open(name, folder).flush()
             edge_folder.write_declared(folder, {key: value for key, value in declared.items() if key != vector})
-            del declared[vector]
+            self.list_declared(name).pop(vector, None)
 
     def close(self, name: str) -> None:
         """Close a shard. It is forgotten first, so that an interrupt never leaves a closed shard here.
@@ -235,7 +245,7 @@ class OpenShards:
         self._open_shards.pop(name).shard.close()
 
     def close_all(self) -> None:
-        """Write what is kept of their triples, and close all shards; forget those of the parent process."""
+        """Pack what was written, keep its triples in a file, close all shards; forget those of the parent process."""
         self._is_inherited = False
         try:
             self._save_all()
@@ -243,9 +253,16 @@ class OpenShards:
             _close_all(self._open_shards, self._claims)
 
     def _save_all(self) -> None:
-        for entry in self._open_shards.values():
-            if not isinstance(entry.shard, SystemLock) and edge_folder.get_place(entry.folder) == entry.place:
-                entry.incidences.save(entry.shard, entry.folder)
+        for name, entry in list(self._open_shards.items()):
+            if isinstance(entry.shard, SystemLock) or edge_folder.get_place(entry.folder) != entry.place:
+                continue
+            incidences, folder = entry.incidences, entry.folder
+            if incidences.written:
+                with suppress(StoreError):  # it is whole without
+                    pack(folder, partial(self.open, name, folder), partial(self.close, name))
+                    self.open(name, folder)
+            if name in self._open_shards:
+                incidences.save(self.open(name, folder), folder)
 
     def _claim(self, name: str) -> None:
         if self._folder_lock is not None and name not in self._claims:
@@ -259,43 +276,6 @@ class OpenShards:
             _leak(self._open_shards.popitem()[1])
         self._claims.clear()
         self._folder_lock = None
-
-
-def call_engine(work: Callable[[], Result], folder: Path) -> Result:
-    """Have the engine create or open a shard; translate its errors.
-
-    Raises:
-        StoreLockedError: another process or client has it open.
-        StoreError: the shard cannot be created or opened for another reason.
-
-    """
-    try:
-        return work()
-    except BaseException as error:  # the engine raises plain Exception, and panics, which are not an Exception
-        if "WouldBlock" in str(error):
-            raise make_locked_error(folder.parent) from error  # to a program that knows no lock but the engine's
-        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-            raise StoreError(
-                f"the embedded engine cannot open {folder}, whose files are damaged or not this user's: restore them "
-                f"from a copy, or choose another folder or collection_name. It says: {error}"
-            ) from error
-        raise
-
-
-def fill(target: edge.EdgeShard, source: edge.EdgeShard) -> None:
-    """Copy all points and payload indexes into an empty shard, and close it."""
-    try:
-        for name, index in source.info().payload_schema.items():
-            target.update(edge.UpdateOperation.create_field_index(name, index.params or index.data_type))
-        offset, has_more = None, True
-        while has_more:
-            request = edge.ScrollRequest(offset=offset, limit=_PAGE, with_payload=True, with_vector=True)
-            records, offset = source.scroll(request)
-            points = [edge.Point(record.id, record.vector or {}, record.payload) for record in records]
-            target.update(edge.UpdateOperation.upsert_points(points))
-            has_more = offset is not None
-    finally:
-        target.close()
 
 
 def _close_all(open_shards: dict[str, _OpenShard], claims: dict[str, Claim]) -> None:

@@ -74,6 +74,19 @@ def delete(store: GeARVectorStore) -> None:
     store.delete_nodes(filters=MetadataFilters(filters=[MetadataFilter(key="parity", value="even")]))
 
 
+def link(store: GeARVectorStore) -> None:
+    store.link_aliases([(f"Entity {n}", f"Entity {n + 5}") for n in range(0, PASSAGES, 2)])
+
+
+def unlink(store: GeARVectorStore) -> None:
+    store.unlink_aliases()
+
+
+def ingest_and_link(store: GeARVectorStore) -> None:
+    ingest(store)
+    link(store)
+
+
 def run_pipeline(store: GeARVectorStore, documents: Path, versions: dict[str, str]) -> None:
     """Run an ingestion pipeline whose document store is kept beside the store and replaced at the end of the run.
 
@@ -117,10 +130,20 @@ CALLS: dict[str, Callable[[GeARVectorStore, Path], None]] = {
     "update": lambda store, _: ingest(store, 2),
     "delete": lambda store, _: delete(store),
     "clear": lambda store, _: store.clear(),
+    "link": lambda store, _: link(store),
+    "unlink": lambda store, _: unlink(store),
+    "ingest and link": lambda store, _: ingest_and_link(store),
     "pipeline": run_first,
     "pipeline again": run_second,
 }
-BEFORE = {"update": "ingest", "delete": "ingest", "clear": "ingest", "pipeline again": "pipeline"}
+BEFORE = {
+    "update": "ingest",
+    "delete": "ingest",
+    "clear": "ingest",
+    "link": "ingest",
+    "unlink": "ingest and link",
+    "pipeline again": "pipeline",
+}
 
 
 def perform(folder: Path, call: str, ask: Callable[[], object]) -> None:
@@ -169,7 +192,16 @@ def read_checked(folder: Path) -> Contents:
 
 @pytest.mark.parametrize(
     ("call", "moments"),
-    [("ingest", 5), ("update", 5), ("delete", 4), ("clear", 3), ("pipeline", 3), ("pipeline again", 3)],
+    [
+        ("ingest", 5),
+        ("update", 5),
+        ("delete", 4),
+        ("clear", 3),
+        ("link", 3),
+        ("unlink", 3),
+        ("pipeline", 3),
+        ("pipeline again", 3),
+    ],
 )
 def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
     tmp_path: Path, call: str, moments: int

@@ -133,7 +133,7 @@ def test_a_process_that_is_killed_leaves_the_collection_whole(
         elif step == "rmtree":
             dying.setattr(shutil, "rmtree", kill)
         else:
-            place = "client.fill" if step == "build" else "shards.OpenShards.close"
+            place = "packing.fill" if step == "build" else "shards.OpenShards.close"
             dying.setattr(f"llama_index_gear.store.embedded.{place}", kill)
         compact(store.client, "gear")
     store.client.close()

@@ -24,7 +24,7 @@ from llama_index_gear.store.embedded import client as edge_client
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded import incidences, shards
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.embedded.shards import call_engine
+from llama_index_gear.store.embedded.packing import call_engine
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.processes import PROCESSES
