@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
@@ -209,14 +208,18 @@ def _name_list(pool: Pool, ranked: Ranked, name: str) -> str:
     facts = [fact for fact in pool.passages[place].triples if not is_link(fact)]
     written = {entity_key(end): end for fact in facts for end in (fact.subject, fact.object) if "://" not in end}
     shared = sorted((key for key in written if 1 < number[key] <= MAX_LINK_PASSAGES), key=number.__getitem__)
-    ends = (written[key] for key in shared)
-    telling = (end for end in ends if not pool.is_ordinary(end) and _is_elsewhere(pool, place, end))
-    names = [shorten(end, _NAME) for end in islice(telling, _MOST_SHARED)]
-    return f"what other passages say of {_quote(names)}" if names else "names that many passages share"
+    names: list[str] = []
+    for end in map(written.__getitem__, shared):
+        is_said = any(not {*entity_key(end).split()}.isdisjoint(entity_key(name).split()) for name in names)
+        if len(names) < _MOST_SHARED and not is_said and _is_shared_name(pool, place, end):
+            names.append(shorten(end, _NAME))
+    return f"what other passages say of {_quote(names)}" if names else "names that other passages share"
 
 
-def _is_elsewhere(pool: Pool, place: int, name: str) -> bool:
-    """Return True if another document names an entity, too."""
+def _is_shared_name(pool: Pool, place: int, name: str) -> bool:
+    """Return True if another document names an entity, too, which is no common noun, date or number."""
+    if pool.is_ordinary(name) or any(map(str.isdigit, name)):
+        return False
     keys = pool.names_of(entity_key(name))
     others = (other for other in range(len(pool.passages)) if not pool.are_of_one_document(place, other))
     return any(key in pool.contents[other].entities for other in others for key in keys)

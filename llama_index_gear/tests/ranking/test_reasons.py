@@ -224,7 +224,7 @@ def test_what_leads_by_its_words_leads_by_its_meaning_too() -> None:
 def test_lists_that_have_a_passage_far_down_are_not_said_beside_others() -> None:
     ids = [str(number) for number in range(40)]
     passages = [PoolPassage(name, f"x{name}", []) for name in ids]
-    for shift, said in ((3, "its meaning (place 4)"), (20, "names that many passages share (place 11)")):
+    for shift, said in ((3, "its meaning (place 4)"), (20, "names that other passages share (place 11)")):
         lists = {"dense": [*ids[-shift:], "0", *ids[1:-shift]], "pagerank": [*ids[1:11], "0"]}
         pool = Pool("Who?", passages, lists, ENCODER)
         assert explain("0", RankingWeights({"tied": 9.0}), pool)["tied"] == f"found by {said}"
@@ -235,13 +235,17 @@ def test_names_that_few_passages_share_are_said_where_they_found_a_passage() -> 
     facts |= {str(number): ("Ada", "met", f"X{number}") for number in range(4, 20)}
     passages = [PoolPassage(name, f"x{name}", [Triple(*slots)]) for name, slots in facts.items()]
     pool = Pool("Who?", passages, {"pagerank": [*facts]}, ENCODER)
-    for name, said in (("0", "what other passages say of “Bo”"), ("9", "names that many passages share")):
+    for name, said in (("0", "what other passages say of “Bo”"), ("9", "names that other passages share")):
         found = f"found by {said} (place {int(name) + 1})"
         assert explain(name, RankingWeights({"tied": 9.0}), pool)["tied"] == found
     weights = RankingWeights({"tied": 9.0})
     assert "“Cy” (place 3)" in explain("2", weights, pool)["tied"]  # "pie" is no name
     pages = [passage._replace(document="page" if passage.id in "123" else "") for passage in passages]
-    assert "many" in explain("2", weights, Pool("Who?", pages, {"pagerank": [*facts]}, ENCODER))["tied"]
+    assert "names that" in explain("2", weights, Pool("Who?", pages, {"pagerank": [*facts]}, ENCODER))["tied"]
+    longer = {"a": ("Ann Lee", "met", "Lee"), "b": ("Ann Lee", "saw", "May 5"), "c": ("Lee", "left", "May 5")}
+    passages = [PoolPassage(name, name, [Triple(*slots)]) for name, slots in longer.items()]
+    said = [explain(name, weights, Pool("Who?", passages, {"pagerank": [*longer]}, ENCODER))["tied"] for name in longer]
+    assert [reason.count("“") for reason in said] == [1, 1, 1] and not any("May" in reason for reason in said)
 
 
 def test_a_name_is_a_reason_beside_words_of_the_question() -> None:
