@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -323,15 +324,16 @@ class LinkTripleExtractor(TransformComponent):
         linked = self._link(nodes)
         return [linked[self._tenant_of(node)].attach(node, self.max_triples_per_passage) for node in nodes]
 
-    def _link(self, nodes: Sequence[BaseNode]) -> dict[Any, LinkedPassages]:
+    def _link(self, nodes: Sequence[BaseNode]) -> dict[str, LinkedPassages]:
         """Find the links between the documents of each tenant."""
-        by_tenant: defaultdict[Any, list[BaseNode]] = defaultdict(list)
+        by_tenant: defaultdict[str, list[BaseNode]] = defaultdict(list)
         for node in nodes:
             by_tenant[self._tenant_of(node)].append(node)
         return {tenant: LinkedPassages(its, self.title_key, self.link_keys) for tenant, its in by_tenant.items()}
 
-    def _tenant_of(self, node: BaseNode) -> Any:
-        return node.metadata.get(self.tenant_key) if self.tenant_key else None
+    def _tenant_of(self, node: BaseNode) -> str:
+        """Return what names a passage's tenant, as JSON: a list of groups can be no key."""
+        return json.dumps(node.metadata.get(self.tenant_key), default=str) if self.tenant_key else ""
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Find links in a thread, without blocking the event loop."""

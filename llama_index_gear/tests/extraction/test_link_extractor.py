@@ -253,6 +253,14 @@ def test_no_link_leads_to_another_tenant() -> None:
     ]  # fmt: skip
 
 
+def test_links_lead_to_documents_of_the_same_groups_alone() -> None:
+    files = {"a.md": ("A", "See [b](b.md)."), "b.md": ("B", "x")}
+    for other, number in ((["staff", "board"], 1), (["staff"], 0), ("staff", 0), (None, 0)):
+        nodes = make(files, groups=["staff", "board"])
+        nodes[1].metadata["groups"] = other
+        assert len(read_triples(LinkTripleExtractor(tenant_key="groups")(nodes)[0])) == number
+
+
 def test_links_of_a_tenants_store_stay_within_the_tenant() -> None:
     """One that another tenant's document got in the same pipeline is taken back; the whole store is not asked for."""
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding(), tenant_field="of")
