@@ -150,8 +150,9 @@ class MentionTripleExtractor(TransformComponent):
     Limits: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. The rules
     are made for English. In French, Spanish, Portuguese, Italian, Dutch and Russian they know the function words that
     open sentences. Other languages are told by their frequent words, or by words that English has not, and named in a
-    warning: there, what opens a sentence is a name only if the passage has it inside a sentence too. Names stay
-    inflected ("Москве" is not "Москва"). For other languages, or better names, pass a `recognizer`:
+    warning: there, what opens a sentence is a name, or begins one of three words, only if the passage has it inside a
+    sentence too. Names stay inflected ("Москве" is not "Москва"). For other languages, or better names, pass a
+    `recognizer`:
 
         nlp = spacy.load("de_core_news_sm")
         extractor = MentionTripleExtractor(recognizer=nlp)

@@ -71,8 +71,7 @@ _PLACES = frozenset(
 """Words that are no name alone or with a number: they point to another place of a document."""
 _MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?|[A-Z]_\w")
 """Matches dimensions, units and a letter with an index ("L_0"), which are no name alone ("a plot in 3D", "700 MB")."""
-_LEAST_STATES = 3
-"""Cells of a passage, at least, that have a status alone."""
+_LEAST_STATES = 3  # cells of a passage that have a status alone
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
     "a an the in on at by to as from after for with into his her its their between under over during near".split()
@@ -168,12 +167,13 @@ class _Passage:
         return sorted(names)
 
     def _heads_items(self, sentence: EncodedSentence, name: Name) -> bool:
-        """Return True for a page's name that is a common word, alone in an item above smaller ones ("- [[Thanks]]")."""
-        if len(sentence.words) > 1 or not {name.text.lower()} & (_ORDINARY | HEADING_WORDS):
+        """Return True for a page's name of common words, alone in an item above smaller ones ("- [[Thanks]]")."""
+        words = name.text.lower().split()
+        if len(words) < len(sentence.words) or not all(word in _ORDINARY or word in HEADING_WORDS for word in words):
             return False
-        line = self.text[: sentence.end].rpartition("\n")[2]
-        behind = self.text[sentence.end :].partition("\n")[2].lstrip("\n").expandtabs(4)
-        return len(behind) - len(behind.lstrip()) > len(line.expandtabs(4)) - len(line.lstrip().expandtabs(4))
+        line = self.text[: sentence.end].rpartition("\n")[2].expandtabs(4)
+        behind = self.text[sentence.end :].partition("\n")[2].lstrip("\n").partition("\n")[0].expandtabs(4)
+        return len(behind) - len(behind.lstrip()) > len(line) - len(line.lstrip())
 
     def _drop_opening(self, sentence: EncodedSentence) -> None:
         """Take a word for small if only the start of a sentence, or a colon, gives it its capital letter."""

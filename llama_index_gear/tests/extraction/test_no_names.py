@@ -64,7 +64,10 @@ def names(text: str, file: str = "a.md", title: str = "Yard") -> list[str]:
         # a label in brackets, of a common word
         ("It is (Standard: 5) at Kiel (Bremen: 6).", ["Kiel", "Bremen"]),
         # a page of a common word, alone above its items
-        ("- x\n\t- [[Thanks]]\n\t\t- [[Nora]]\n\t- [[Templates]]\n\t- y", ["Nora", "Templates"]),
+        (
+            "- x\n\t- [[Thanks]]\n\t\t- [[Nora]]\n\t- [[Fixed issues]]\n\t\t- z\n\t- [[Templates]]",
+            ["Nora", "Templates"],
+        ),
         # the label of a button in bold, and what is in front of it
         ("Al menu **Apri un altro kran** e nel sito: **Nora Blum** va a Roma.", ["Nora Blum", "Roma"]),
         ("Seleziona **Osthafen** dalla barra. La barra è a Kiel.", ["Osthafen", "Kiel"]),
