@@ -93,9 +93,9 @@ class EncodedSentence:
         before = self.words[place - 1]
         if place <= self.first or place in self.bold or before[-1] in ":;|" or before in _PARTING:
             return True
-        if self.words[place][0] in "([" and self.words[place][-1] == ":":  # "(Default: 5)"
-            return True
         if self.ends_at(place - 1):
+            return True
+        if self.words[place][-1] == ":" and self.words[place][0] in "([":  # "(Default: 5)"
             return True
         if self.words[place][0] in _BEFORE_STRINGS and self.words[place].lstrip("([{").startswith(self.quotes):
             return True

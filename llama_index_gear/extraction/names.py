@@ -183,8 +183,8 @@ class _Passage:
             word = sentence.cores[place].lower()
             # Behind a colon, "The" may begin a title.
             begins = place == sentence.first or sentence.begins_at(place) or word in _ASKING
-            begins = begins or "." in "".join(sentence.cores[place + 1 : place + 2])[:-1]  # "From Yard.example"
-            is_small = word in self.function_words and (begins or self.is_german)
+            is_host = not begins and "." in "".join(sentence.cores[place + 1 : place + 2])[:-1]  # "From Yard.example"
+            is_small = word in self.function_words and (begins or is_host or self.is_german)
             is_known = word in self._meant or word in self.title_words
             points = place == sentence.first and sentence.is_marked(place + 1)  # "Ver [[Osthafen]]"
             begins_none = points or word in _DROPPED or self._begins_no_name(sentence, place, word)

@@ -14,7 +14,7 @@ _INFINITIVES = ("are", "ere", "ire", "ar", "er", "ir", "re", "en", "n")
 
 def names_number(core: str, following: str) -> bool:
     """Return True for the kind of the number behind it: "Beta 0.8.15", "ISBN 978-0-415-08009-5"."""
-    return _NUMBER.match(following) is not None and (core.lower() in _STAGES or core in _IDENTIFIERS)
+    return (core in _IDENTIFIERS or core.lower() in _STAGES) and _NUMBER.match(following) is not None
 
 
 def may_be_state(word: str) -> bool:
