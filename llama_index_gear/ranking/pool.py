@@ -352,6 +352,11 @@ class Pool:
         return {}
 
     @cached_property
+    def asked_words(self) -> dict[str, tuple[object, list[str]]]:
+        """Node id → a place that the passage got, and the words of the question that were quoted for it."""
+        return {}
+
+    @cached_property
     def _judged(self) -> list[str]:
         """Names of the lists that tell whether a word is topical."""
         return [name for name in ("bm25", "dense") if self.lists.get(name)] or [*self.lists][:1]

@@ -31,13 +31,27 @@ def _split_question(pool: Pool, ranked: Ranked) -> set[str]:
 
 
 def list_asked_words(pool: Pool, ranked: Ranked) -> list[str]:
-    """List what the question and a passage write alike: phrases, and rare words that don't stand in addresses alone."""
+    """List what the question and a passage write alike: phrases, and rare words that don't stand in addresses alone.
+
+    Where no word is telling, the rarest are listed that most of the pool lacks and that are no part of a longer one:
+    BM25 has found the passage by such words.
+    """
+    of, words = pool.asked_words.get(ranked.id, (None, []))
+    if of is not ranked:  # several reasons ask for them
+        words = _find_asked_words(pool, ranked)
+        pool.asked_words[ranked.id] = ranked, words
+    return words
+
+
+def _find_asked_words(pool: Pool, ranked: Ranked) -> list[str]:
     phrases = list_phrases(pool, ranked)
     written = set(write_plain_line(pool, pool.places[ranked.id]).split())
     asked = _split_question(pool, ranked) & written - _split_topics(pool, ranked)
     weights = {word: pool.coverage(word) for word in asked}
     rarest = sorted(weights, key=lambda word: (-weights[word], word))
-    return [*phrases, *(word for word in rarest if weights[word] and is_telling_word(pool, ranked, word))][:_MOST_ASKED]
+    words = [word for word in rarest if weights[word] and _is_own(pool, ranked, word)]
+    telling = [word for word in words if _is_of_subject(pool, ranked, word)]
+    return [*phrases, *(telling or ([] if phrases else words))][:_MOST_ASKED]
 
 
 def list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
@@ -56,8 +70,14 @@ def is_telling_word(pool: Pool, ranked: Ranked, word: str) -> bool:
     It is a name, or rather what the question is about (`Pool.is_topical`). Most of the pool lacks it, and it is no part
     of a longer word or name.
     """
-    if _is_empty(pool, word) or pool.is_frequent(word) or _is_part(pool, ranked, word):
-        return False
+    return _is_own(pool, ranked, word) and _is_of_subject(pool, ranked, word)
+
+
+def _is_own(pool: Pool, ranked: Ranked, word: str) -> bool:
+    return not (_is_empty(pool, word) or pool.is_frequent(word) or _is_part(pool, ranked, word))
+
+
+def _is_of_subject(pool: Pool, ranked: Ranked, word: str) -> bool:
     return _is_name(pool, spell(pool.question, word)) or pool.is_topical(word, pool.places[ranked.id])
 
 

@@ -18,7 +18,7 @@ from llama_index_gear.nodes import (
     split_link,
     with_explanation,
 )
-from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, write_line
+from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
 from llama_index_gear.ranking.question_words import (
     LEAST_PART,
     LEAST_SHARE,
@@ -45,8 +45,7 @@ _SPACELESS = re.compile(f"[{SPACELESS}]")
 _GOES_ON = re.compile(r"\w|\s*:")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
 _LISTS = {"dense": "its meaning", "bm25": "its words", "base": "your retriever"}
-"""List → what finds the passages in it. Names that passages share find those of PageRank's."""
-_MOST_SHARED = 2  # of these names that are quoted
+"""List → what finds the passages in it. Facts and shared names find those of PageRank's."""
 
 
 def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
@@ -109,9 +108,7 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     The chain is empty if no passage of another document that stands above it in the lists leads to it. It ends with the
     other's fact if the passage's own ones lead nowhere: back, or to a common noun.
     """
-    place = pool.places[ranked.id]
-    others = [link for link in ranked.leads if not pool.are_of_one_document(place, link.place)]
-    lead = next((link for link in others if _leads(pool, link)), None)
+    place, lead = pool.places[ranked.id], _find_lead(pool, ranked)
     if lead is None:
         return []
     facts, names = pool.group_facts(place), pool.names_of(lead.entity)
@@ -124,6 +121,12 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     ]
     best = sorted(own, key=pool.fact_coverage, reverse=True)[:1]
     return serialize_triples([lead.triple, *best])
+
+
+def _find_lead(pool: Pool, ranked: Ranked) -> Link | None:
+    place = pool.places[ranked.id]
+    others = (link for link in ranked.leads if not pool.are_of_one_document(place, link.place))
+    return next((link for link in others if _leads(pool, link)), None)
 
 
 def _is_telling(pool: Pool, link: Link) -> bool:
@@ -202,27 +205,9 @@ def _describe_lists(pool: Pool, ranked: Ranked) -> str:
 
 def _name_list(pool: Pool, ranked: Ranked, name: str) -> str:
     """Say what finds the passages of a list."""
-    if name != "pagerank":
-        return _LISTS.get(name, name)
-    place, number = pool.places[ranked.id], pool.entity_passages
-    facts = [fact for fact in pool.passages[place].triples if not is_link(fact)]
-    written = {entity_key(end): end for fact in facts for end in (fact.subject, fact.object) if "://" not in end}
-    shared = sorted((key for key in written if 1 < number[key] <= MAX_LINK_PASSAGES), key=number.__getitem__)
-    names: list[str] = []
-    for end in map(written.__getitem__, shared):
-        is_said = any(not {*entity_key(end).split()}.isdisjoint(entity_key(name).split()) for name in names)
-        if len(names) < _MOST_SHARED and not is_said and _is_shared_name(pool, place, end):
-            names.append(shorten(end, _NAME))
-    return f"what other passages say of {_quote(names)}" if names else "names that other passages share"
-
-
-def _is_shared_name(pool: Pool, place: int, name: str) -> bool:
-    """Return True if another document names an entity, too, which is no common noun, date or number."""
-    if pool.is_ordinary(name) or any(map(str.isdigit, name)):
-        return False
-    keys = pool.names_of(entity_key(name))
-    others = (other for other in range(len(pool.passages)) if not pool.are_of_one_document(place, other))
-    return any(key in pool.contents[other].entities for other in others for key in keys)
+    if name == "pagerank":
+        return "the facts that lead to it" if _find_lead(pool, ranked) else "names that other passages share"
+    return _LISTS.get(name, name)
 
 
 def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
