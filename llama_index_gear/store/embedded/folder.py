@@ -323,8 +323,8 @@ def check_own(folder: Path) -> None:
     """
     if folder.is_symlink():
         raise StoreError(
-            f"{folder} is a link, which the embedded engine did not make: put the folder itself in its place, or remove "
-            "the link yourself"
+            f"{folder} is a link, which the embedded engine did not make: put the folder itself in its place, or "
+            "remove the link yourself"
         )
     foreign_names = sorted(name for name in os.listdir(folder) if name not in _OWN and not name.startswith(_WRITING))
     if foreign_names:
