@@ -30,7 +30,10 @@ FUNCTION_WORDS = _MARKS | frozenset(
 )
 """German words that are no name at the start of a sentence."""
 _AUXILIARIES = frozenset("ist sind war waren wird werden wurde wurden hat haben bleibt".split())
-_VERBS = frozenset("war wurde wird kann muss soll darf will hatte kam ging lag gab".split())
+_VERBS = frozenset(
+    "war wurde wird kann muss soll darf will hatte kam ging lag gab schrieb starb fand blieb rief traf lief nahm sprach"
+    " sah saß stand trug zog schlug begann gewann hielt ließ fiel wuchs trat bekam verließ".split()
+)
 _PARTICIPLE = re.compile("ge[a-zäöüß]{2,}(?<!d)t|ge[a-zäöüß]{3,}en|bekannt|berühmt|beteiligt|verheiratet|vorgesehen")
 COURTESIES = frozenset("Sie Ihnen Ihr Ihre Ihrem Ihren Ihrer Ihres".split())
 """Pronouns with a capital letter inside a sentence."""

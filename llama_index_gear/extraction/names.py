@@ -24,7 +24,7 @@ from llama_index_gear.extraction.languages import (
 from llama_index_gear.extraction.linked_names import Name, is_title
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.small_names import find_packages, find_speakers
-from llama_index_gear.extraction.word_forms import has_infinitive, may_be_state, names_number
+from llama_index_gear.extraction.word_forms import has_infinitive, may_be_imperative, may_be_state, names_number
 from llama_index_gear.extraction.words import (
     CALENDAR,
     COMMON_WORDS,
@@ -186,10 +186,15 @@ class _Passage:
             is_host = not begins and "." in "".join(sentence.cores[place + 1 : place + 2])[:-1]  # "From Yard.example"
             is_small = word in self.function_words and (begins or is_host or self.is_german)
             is_known = word in self._meant or word in self.title_words
-            points = place == sentence.first and sentence.is_marked(place + 1)  # "Ver [[Osthafen]]"
+            may_point = place + 1 in sentence.page_starts or (not self.is_english and may_be_imperative(word))
+            points = place == sentence.first and may_point and sentence.is_marked(place + 1)  # "Ver [[Osthafen]]"
             begins_none = points or word in _DROPPED or self._begins_no_name(sentence, place, word)
             if is_small or (not is_known and begins_none):
                 sentence.kinds[place] = "-"
+
+    def _is_frequent(self, word: str) -> bool:
+        """Return True for a frequent word of a language without rules, or one that the passage writes small too."""
+        return word in self.small or word in list_frequent_words(self.foreign)
 
     def _begins_no_name(self, sentence: EncodedSentence, place: int, word: str) -> bool:
         """Return True for a word with a capital letter for its place alone, in front of a name."""
@@ -199,8 +204,7 @@ class _Passage:
         following = sentence.cores[behind].lower()
         if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too, or "igår" does
             is_long = "".join(sentence.kinds[behind : behind + 2]) in ("NN", "NE")  # "Potem Nora Blum", once
-            is_frequent = word in self.small or word in list_frequent_words(self.foreign)
-            return is_long or is_frequent or self._meant[following] > 1
+            return is_long or self._is_frequent(word) or self._meant[following] > 1
         is_verb = word in IMPERATIVES or word in _CHANGES or (behind > place + 1 and word in COMMON_WORDS)
         is_name = following not in ENGLISH_WORDS and (behind == place + 1 or following not in _ORDINARY)
         return self.is_english and is_verb and is_name
@@ -241,7 +245,8 @@ class _Passage:
         letters = [*cores[:-1], *(core.removesuffix(".") for core in cores[-1:])]
         if self.is_formal and all(is_variable(core) or (core.isdecimal() and len(core) == 1) for core in letters):
             return ""
-        is_single = len(cores) == 1 or (bool(self.foreign) and all(map(str.isdecimal, cores[1:])))  # "W 1920"
+        is_numbered = bool(self.foreign) and all(map(str.isdecimal, cores[1:]))
+        is_single = len(cores) == 1 or (is_numbered and self._is_frequent(cores[0].lower()))  # "W 1920"
         if cores and is_single and self._is_no_name(sentence, start, cores[0]):
             return ""
         if cores and cores[0].lower() in sentence.list_choices(start):
@@ -336,7 +341,10 @@ class _Passage:
         )
         is_kind = self.is_english and following == "that"  # "Models that …"
         is_meant = 4 * self._meant[word] > self._openings[word] if word in IMPERATIVES else word in self._meant
-        return (is_label or is_verb or start in sentence.bold or is_kind or is_alone or is_ordinary) and not is_meant
+        is_button = start in sentence.bold and (
+            not self.is_english or not (ENGLISH_WORDS | HEADING_WORDS).isdisjoint(list_stems(word))
+        )
+        return (is_label or is_verb or is_button or is_kind or is_alone or is_ordinary) and not is_meant
 
     def _is_ordinary(self, sentence: EncodedSentence, core: str, word: str) -> bool:
         """Return True for a word that says nothing by its capital letter: in code, the plural of an English one too."""
@@ -365,7 +373,10 @@ class _Passage:
             return []
         if sentence.is_opening(start) and small not in self._meant and small[-1] == "e":
             has_reader = not german.READERS.isdisjoint(self.small)
-            if has_infinitive(small, self._plain) or (has_reader and german.follows_imperative(following)):
+            is_addressed = sentence.words[start][-1] == ","  # "Silke, du …"
+            if has_infinitive(small, self._plain) or (
+                has_reader and not is_addressed and german.follows_imperative(following)
+            ):
                 return []
         if german.is_acronym(word) or small in self._german_parts:
             return name

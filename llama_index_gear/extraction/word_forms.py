@@ -9,7 +9,8 @@ _STAGES = frozenset("alpha beta build nightly patch preview rc release snapshot 
 _NUMBER = re.compile(r"v?\d+(?:\.\d+)+\S*|\d+")
 _IDENTIFIERS = frozenset("DOI ISBN ISSN JSTOR LCCN OCLC PMC PMID S2CID".split())
 _STATE = re.compile(r"\w{3,}(?:[aeiu][dt][oa]s?|iv[oa]s?|[aei]nt[ei]s?|éa?|ée?s?)")
-_INFINITIVES = ("are", "ere", "ire", "ar", "er", "ir", "re", "en", "n")
+_INFINITIVES = ("are", "ere", "ire", "ar", "er", "ir", "re", "en")
+_OF_IMPERATIVES = "aeiz"
 
 
 def names_number(core: str, following: str) -> bool:
@@ -22,7 +23,20 @@ def may_be_state(word: str) -> bool:
     return _STATE.fullmatch(word) is not None
 
 
+def may_be_imperative(word: str) -> bool:
+    """Return True for a word that ends as imperatives do that a label follows ("seleziona", "wähle", "cliquez")."""
+    return word[-1:] in _OF_IMPERATIVES
+
+
 def has_infinitive(word: str, small_words: Collection[str]) -> bool:
-    """Return True for a word of which small words have an infinitive ("apri", "aprire"; "wähle", "wählen")."""
-    stems = (word, word.removesuffix("ez"), word[:-1])
-    return len(word) > 3 and any(f"{stem}{ending}" in small_words for stem in stems for ending in _INFINITIVES)
+    """Return True for a word of which small words have an infinitive ("apri", "aprire"; "wähle", "wählen").
+
+    A word that ends as no imperative does is none ("Marco", though "marcar" stands there; "Roma" and "roman").
+    """
+    if len(word) < 4:
+        return False
+    infinitives = {f"{stem}{ending}" for stem in (word, word.removesuffix("ez")) for ending in _INFINITIVES}
+    infinitives |= {f"{word}n"} if word[-1] == "e" else set()
+    shorter = _INFINITIVES if may_be_imperative(word) else ("re",)  # "prends", "prendre"
+    infinitives |= {f"{word[:-1]}{ending}" for ending in shorter}
+    return not infinitives.isdisjoint(small_words)

@@ -315,14 +315,17 @@ def make(folder: Path, build: Callable[[str], object]) -> None:
 
 
 def check_own(folder: Path) -> None:
-    """Refuse to delete a collection whose folder also holds files that the engine did not make.
+    """Refuse to delete or replace a collection whose folder also holds files that the engine did not make.
 
     Raises:
         StoreError: there are such files, or the folder is a link.
 
     """
     if folder.is_symlink():
-        raise StoreError(f"{folder} is a link, which the embedded engine did not make: remove it yourself")
+        raise StoreError(
+            f"{folder} is a link, which the embedded engine did not make: put the folder itself in its place, or "
+            "remove the link yourself"
+        )
     foreign_names = sorted(name for name in os.listdir(folder) if name not in _OWN and not name.startswith(_WRITING))
     if foreign_names:
         raise StoreError(
@@ -371,7 +374,7 @@ def free_zeros(folder: Path) -> None:
 
 
 def replace(folder: Path, build: Callable[[str], object], close: Callable[[], object]) -> None:
-    """Put another collection in the place of one.
+    """Put another collection in the place of one. Its folder is open to the same users.
 
     Args:
         folder: of the collection.
@@ -379,13 +382,15 @@ def replace(folder: Path, build: Callable[[str], object], close: Callable[[], ob
         close: closes the collection in its place.
 
     Raises:
-        StoreError: the disk is full.
+        StoreError: the disk is full, or `check_own` refuses it.
 
     """
     with raise_store_errors(folder):
+        check_own(folder)
         draft = _make_hidden_path(folder, _UNFINISHED)
         draft.mkdir()
         try:
+            shutil.copymode(folder, draft)
             build(str(draft))
             for name in (_METADATA, _DECLARED):
                 if (folder / name).exists():

@@ -74,7 +74,7 @@ def write_anew(
         close: closes it.
 
     Raises:
-        StoreError: the disk, or the engine, failed. The collection is whole.
+        StoreError: the disk, or the engine, failed, or the folder is not all the engine's. The collection is whole.
 
     """
     edge_folder.replace(
@@ -99,7 +99,7 @@ def pack(folder: Path, get_shard: Callable[[], edge.EdgeShard], close: Callable[
         has settings of another program.
 
     Raises:
-        StoreError: the disk, or the engine, failed. The collection is whole.
+        StoreError: the disk, or the engine, failed, or the folder is not all the engine's. The collection is whole.
 
     """
     get_shard().flush()

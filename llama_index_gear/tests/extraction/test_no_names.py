@@ -81,6 +81,14 @@ def names(text: str, file: str = "a.md", title: str = "Yard") -> list[str]:
             ["Format", "Neue Notiz", "Kiel", "Halle"],
         ),
         ("Um eine Farbe zu wählen, ist das nicht nötig. Wähle aus der Liste. Halle ist bei Kiel.", ["Halle", "Kiel"]),
+        # a name in front of bold text, and one in bold with a small word behind
+        ("IBM **Watson** won. Juan **Pérez** too. The **Kafka broker** fell.", ["IBM Watson", "Juan Pérez", "Kafka"]),
+        ("He met **Paul and Ida**. Go to **Settings and privacy** in **Bremen**.", ["Paul", "Ida", "Bremen"]),
+        # no imperative, whatever infinitive stands there
+        ("Para marcar un gol hay que correr. Marco vive en Lima con su perro.", ["Marco", "Lima"]),
+        ("Das ist für dich nicht weit von dem Ort. Goethe starb dort. Silke, du bist da.", ["Goethe", "Silke"]),
+        # a name and a year, where openers are unknown
+        ("Kraków 1920 był miastem i nie jest to. W 1920 roku przez to się cieszyła.", ["Kraków 1920"]),
         # words that are shouted
         ("El bot NUNCA ofrece la caja, que NO es de Nora Blum. La SIN está en el puerto.", ["Nora Blum", "SIN"]),
         # a preposition in front of an address

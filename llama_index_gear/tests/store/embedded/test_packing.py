@@ -312,6 +312,37 @@ def test_where_packing_fails_the_collection_is_closed_as_it_is(
     assert contents(open_store(tmp_path)) == before
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a link needs rights there")
+@pytest.mark.parametrize("foreign", ["file", "link"])
+def test_what_others_put_there_keeps_a_collection_from_being_replaced(tmp_path: Path, foreign: str) -> None:
+    store, place = open_store(tmp_path / "store"), tmp_path / "store" / "gear"
+    fill(store)
+    store.close()
+    if foreign == "file":
+        (place / "NOTES.txt").write_text("mine")
+    else:
+        place.rename(tmp_path / "elsewhere")
+        place.symlink_to(tmp_path / "elsewhere")
+    before = sorted(os.listdir(place))
+    with set_fewest(1):
+        fill(store, 1)
+        written = contents(store)
+        store.close()
+    assert place.is_symlink() == (foreign == "link") and {*before} <= {*os.listdir(place)}
+    assert sorted(each.name for each in place.parent.iterdir()) == list(NAMES)
+    assert contents(store) == written and store.check().ok
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there files have no modes")
+def test_a_packed_collection_is_open_to_the_same_users(tmp_path: Path) -> None:
+    store, place = open_store(tmp_path), tmp_path / "gear"
+    fill(store)
+    place.chmod(0o700)
+    with set_fewest(1):
+        store.close()
+    assert is_packed(tmp_path)["gear"] and place.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_packed_collection_is_written_anew_by_repair(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     fill(store)
