@@ -1,4 +1,4 @@
-"""What the tools of `serving` return, as data and as text. Nothing here takes seconds to import."""
+"""Results of the tools of `serving`, as data and as text. Nothing here takes seconds to import."""
 
 from __future__ import annotations
 

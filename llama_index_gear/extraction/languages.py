@@ -198,7 +198,7 @@ _FOREIGN = {
         "Hungarian": "a az és hogy nem is egy van volt meg de ez csak már mint vagy ki azt még után aki amely"
         " később ezután emellett azonban végül ekkor jelenleg például miután ha",
         "Romanian": "și şi în de la cu pe nu că este a din un o pentru care mai au fost sau după dar lui prin"
-        " apoi ulterior atunci astăzi totuși ulterior deși dacă",
+        " apoi ulterior atunci astăzi totuși deși dacă",
         "Turkish": "ve bir bu da de için ile olarak çok daha olan gibi sonra kadar ne ya değil var ama o en yılında"
         " ayrıca ardından ancak bugün böylece özellikle eğer önce",
         "Greek": "και το να του η την της με τον που στο στη από για ο οι τα είναι δεν θα σε στην των ήταν ως",

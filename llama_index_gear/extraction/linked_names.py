@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.words import CONNECTORS, FUNCTION_WORDS
 
 _MOST_TITLE_WORDS = 14
+_INDENT = re.compile(r"(?:[ \t]*\n)*([ \t]*)")
+_TAB = 4
 _SMALL_OF_TITLES = FUNCTION_WORDS | CONNECTORS | {"vs", "vs.", "–", "—", "-"}
 
 
@@ -47,6 +50,18 @@ def is_title(text: str) -> bool:
     large = [word for word in words if word.lower() not in _SMALL_OF_TITLES]
     is_divided = len(large) < len(words) or any(word[-1] in ":,–—-" for word in words[:-1])
     return is_divided and len(large) > 1 and all(word[0].isupper() or not word[0].isalpha() for word in large)
+
+
+def stands_above_smaller(text: str, place: int) -> bool:
+    """Return True if the line at this place is less indented than the next one that is not empty."""
+    following = text.find("\n", place)
+    return following >= 0 and _measure_indent(text, following) > _measure_indent(text, text.rfind("\n", 0, place) + 1)
+
+
+def _measure_indent(text: str, place: int) -> int:
+    """Return the width of the space in front of the first line from a place on that is not empty."""
+    matched = _INDENT.match(text, place)
+    return len(matched[1].expandtabs(_TAB)) if matched else 0
 
 
 def find_title(words: Sequence[str], title: str) -> Iterator[Name]:

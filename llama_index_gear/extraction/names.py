@@ -21,7 +21,7 @@ from llama_index_gear.extraction.languages import (
     list_frequent_words,
     strip_elision,
 )
-from llama_index_gear.extraction.linked_names import Name, is_title
+from llama_index_gear.extraction.linked_names import Name, is_title, stands_above_smaller
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.small_names import find_packages, find_speakers
 from llama_index_gear.extraction.word_forms import has_infinitive, may_be_imperative, may_be_state, names_number
@@ -171,9 +171,7 @@ class _Passage:
         words = name.text.lower().split()
         if len(words) < len(sentence.words) or not all(word in _ORDINARY or word in HEADING_WORDS for word in words):
             return False
-        line = self.text[: sentence.end].rpartition("\n")[2].expandtabs(4)
-        behind = self.text[sentence.end :].partition("\n")[2].lstrip("\n").partition("\n")[0].expandtabs(4)
-        return len(behind) - len(behind.lstrip()) > len(line) - len(line.lstrip())
+        return stands_above_smaller(self.text, sentence.end)
 
     def _drop_opening(self, sentence: EncodedSentence) -> None:
         """Take a word for small if only the start of a sentence, or a colon, gives it its capital letter."""

@@ -1,4 +1,4 @@
-"""What a word's form tells of it: kinds of numbers, states, and verbs that a passage has as infinitives too."""
+"""Words told by their form: kinds of numbers, states, and verbs that a passage has as infinitives too."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What others made: files of a folder as documents, a Qdrant collection that exists, a property graph."""
+"""Files of a folder as documents, a Qdrant collection that exists, a property graph: made by others."""

@@ -36,7 +36,7 @@ def read_gherkin(text: str) -> str:
             written.append(f"\n{'##'[: headings + 1]} {keyword[2]}\n" if keyword[2] else "")
             headings += 1
         elif line[:1] == "|":
-            if lines[number - 1][:1] != "|":
+            if not number or lines[number - 1][:1] != "|":
                 line = f"\n{line}\n{'|---' * (line.count('|') - 1)}|"
             written.append(line)
         elif line[:1] not in ("#", "@"):

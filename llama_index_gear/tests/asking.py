@@ -1,4 +1,4 @@
-"""What tests of retrievers, agents and engines share: both modes, a store of a few passages, what was found in it."""
+"""Common ground of tests of retrievers, agents and engines: both modes, a store of a few passages, the ids found."""
 
 from __future__ import annotations
 

@@ -103,12 +103,13 @@ def pack(folder: Path, get_shard: Callable[[], edge.EdgeShard], close: Callable[
 
     """
     get_shard().flush()
-    written, points = edge_folder.count_unpacked(folder), get_shard().info().points_count
-    config = to_config(edge_folder.read_config(folder))
-    if config is None or written < max(_FEWEST, points / 2):
-        return False
-    if edge_folder.free_space(folder) < edge_folder.PLENTY + 2 * edge_folder.measure(folder):
-        return False
+    with edge_folder.raise_store_errors(folder):
+        written, points = edge_folder.count_unpacked(folder), get_shard().info().points_count
+        config = to_config(edge_folder.read_config(folder))
+        if config is None or written < max(_FEWEST, points / 2):
+            return False
+        if edge_folder.free_space(folder) < edge_folder.PLENTY + 2 * edge_folder.measure(folder):
+            return False
 
     def build(draft: str) -> None:
         edge_folder.copy_parts(folder, Path(draft))

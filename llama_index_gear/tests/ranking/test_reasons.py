@@ -256,7 +256,7 @@ def test_a_name_is_a_reason_beside_words_of_the_question() -> None:
 
 
 def test_a_speaker_of_most_passages_is_no_reason() -> None:
-    """What the question names as a title is."""
+    """A title that the question names is one."""
     facts = [Triple("Ada", "met", "Bo")]
     for title, said in (("", {}), ("Ada", {"in_question": "is about “Ada”, which the question names"})):
         passages = [PoolPassage(str(number), "Ada spoke", facts, title) for number in range(14)]
