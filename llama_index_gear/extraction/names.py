@@ -24,7 +24,15 @@ from llama_index_gear.extraction.languages import (
 from llama_index_gear.extraction.linked_names import Name, is_title, stands_above_smaller
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.small_names import find_packages, find_speakers
-from llama_index_gear.extraction.word_forms import has_infinitive, may_be_imperative, may_be_state, names_number
+from llama_index_gear.extraction.word_forms import (
+    has_infinitive,
+    is_demonym,
+    is_english,
+    list_bases,
+    may_be_imperative,
+    may_be_state,
+    names_number,
+)
 from llama_index_gear.extraction.words import (
     CALENDAR,
     COMMON_WORDS,
@@ -289,7 +297,7 @@ class _Passage:
         if (
             len(word) == 1
             or word in _NO_NAMES
-            or _is_demonym(core, word)
+            or is_demonym(core, word)
             or _CONTRACTION.fullmatch(word)
             or _MEASURE.fullmatch(core)
         ):
@@ -305,7 +313,7 @@ class _Passage:
             return True
         if not sentence.is_opening(start):
             has_auxiliary = self.is_english and sentence.cores[start - 1] in _ASKING
-            return has_auxiliary and _PARTICIPLE.fullmatch(word) is not None and _is_english(core)  # "has Posted"
+            return has_auxiliary and _PARTICIPLE.fullmatch(word) is not None and is_english(core)  # "has Posted"
         if start <= sentence.first and (word in self.small or sentence.form is Form.HEADING):
             return True
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
@@ -328,7 +336,7 @@ class _Passage:
                 len(word) > 5 and word[-2:] == "ed" and (is_of_noun or behind[:1] == "(")
             )
             is_verb = (
-                (is_participle and is_described and not ENGLISH_WORDS.isdisjoint(_list_bases(word)))
+                (is_participle and is_described and not ENGLISH_WORDS.isdisjoint(list_bases(word)))
                 or following in _BEHIND_PARTICIPLES
                 and (is_participle or (word, following) == ("nice", "to") or not _VERBS.isdisjoint(list_stems(word)))
             )
@@ -349,12 +357,12 @@ class _Passage:
         if word in _NO_OPENINGS or (self.is_code and self._is_of_comments(core, word)):
             return True
         return self.is_english and (
-            _is_english(core) or (core.isupper() and word in ENGLISH_WORDS and sentence.is_shouted)
+            is_english(core) or (core.isupper() and word in ENGLISH_WORDS and sentence.is_shouted)
         )
 
     @staticmethod
     def _is_of_comments(core: str, word: str) -> bool:
-        return word in HEADING_WORDS or _is_english(core.removesuffix("s"))
+        return word in HEADING_WORDS or is_english(core.removesuffix("s"))
 
     def _german_name(self, sentence: EncodedSentence, start: int, cores: list[str]) -> list[str]:
         """Return the part of a run of capitalized German words that is a name."""
@@ -483,23 +491,6 @@ class _Passage:
         if packages:
             counts = Counter(core for sentence in self.sentences for core in sentence.cores)
             yield from (word for word, is_sure in packages if is_sure or (word not in _ORDINARY and counts[word] > 1))
-
-
-def _is_english(core: str) -> bool:
-    """Return True for a word, or several with hyphens, that English writes small inside a sentence."""
-    word = core.lower()
-    return not core.isupper() and (word in ENGLISH_WORDS or ("-" in word and ENGLISH_WORDS.issuperset(word.split("-"))))
-
-
-def _is_demonym(core: str, word: str) -> bool:
-    """Return True for an adjective of a nation or faith with a small word in front ("non-Hispanic")."""
-    return core[0].islower() and word.rpartition("-")[2] in DEMONYMS
-
-
-def _list_bases(participle: str) -> list[str]:
-    """Return the verbs that a word may be a participle of ("archived", "planning")."""
-    stem = participle.removesuffix("ed").removesuffix("ing")
-    return [stem, f"{stem}e", *([stem[:-1]] if stem[-1:] == stem[-2:-1] else [])]
 
 
 def _divide_at(sentence: EncodedSentence, dividers: Collection[str]) -> None:

@@ -1,9 +1,11 @@
-"""Words told by their form: kinds of numbers, states, and verbs that a passage has as infinitives too."""
+"""Words told by their form: kinds of numbers, states, verbs that a passage has as infinitives too, English words."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
+
+from llama_index_gear.extraction.words import DEMONYMS, ENGLISH_WORDS
 
 _STAGES = frozenset("alpha beta build nightly patch preview rc release snapshot stable version".split())
 _NUMBER = re.compile(r"v?\d+(?:\.\d+)+\S*|\d+")
@@ -40,3 +42,20 @@ def has_infinitive(word: str, small_words: Collection[str]) -> bool:
     shorter = _INFINITIVES if may_be_imperative(word) else ("re",)  # "prends", "prendre"
     infinitives |= {f"{word[:-1]}{ending}" for ending in shorter}
     return not infinitives.isdisjoint(small_words)
+
+
+def is_english(core: str) -> bool:
+    """Return True for a word, or several with hyphens, that English writes small inside a sentence."""
+    word = core.lower()
+    return not core.isupper() and (word in ENGLISH_WORDS or ("-" in word and ENGLISH_WORDS.issuperset(word.split("-"))))
+
+
+def is_demonym(core: str, word: str) -> bool:
+    """Return True for an adjective of a nation or faith with a small word in front ("non-Hispanic")."""
+    return core[0].islower() and word.rpartition("-")[2] in DEMONYMS
+
+
+def list_bases(participle: str) -> list[str]:
+    """Return the verbs that a word may be a participle of ("archived", "planning")."""
+    stem = participle.removesuffix("ed").removesuffix("ing")
+    return [stem, f"{stem}e", *([stem[:-1]] if stem[-1:] == stem[-2:-1] else [])]
