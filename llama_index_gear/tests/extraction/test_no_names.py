@@ -71,11 +71,13 @@ def names(text: str, file: str = "a.md", title: str = "Yard") -> list[str]:
         # the label of a button in bold, and what is in front of it
         ("Al menu **Apri un altro kran** e nel sito: **Nora Blum** va a Roma.", ["Nora Blum", "Roma"]),
         ("Seleziona **Osthafen** dalla barra. La barra è a Kiel.", ["Osthafen", "Kiel"]),
+        ("Kestrel **API** is in Bremen.", ["Kestrel API", "Bremen"]),
         # what a passage has as an infinitive too
         (
             "Per aprire la nota vai da Nora Blum. Apri note di Kiel. Kestrel vende la nota.",
             ["Nora Blum", "Kiel", "Kestrel"],
         ),
+        ("Per dare la nota vai da Nora Blum. Dan vende la nota.", ["Nora Blum", "Dan"]),
         (
             "Wähle unter Format aus, wenn du magst. Wähle **Neue Notiz**. Gib optional Kiel ein. Halle liegt fern.",
             ["Format", "Neue Notiz", "Kiel", "Halle"],

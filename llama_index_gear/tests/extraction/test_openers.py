@@ -209,6 +209,8 @@ def test_labels_and_function_words_of_other_languages_are_no_names() -> None:
         "La grue est dans le port de Nantes avec un autre.",
         "Der Hafen Bremen: Kran, Boot, Pumpe, Tor; dazu Land, Haus und Hof, weil es so ist, aber als Erbe im Jahr.",
         "The señor and the fiancée of Dvořák saw a café and a smörgåsbord near the jalapeño field.",
+        "Im Hafen von Bremen gab es zu dem Fest ein smörgåsbord, dazu bøf und Brot, wie es sie im Norden jedes Jahr"
+        " gibt, wenn die Abende lang sind und alle noch lange bei ihren Booten stehen.",
         "kubectl apply -f pump.yaml && helm upgrade pump ./chart --set image.tag=2",
     ],
 )

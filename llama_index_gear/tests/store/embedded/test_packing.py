@@ -117,10 +117,10 @@ def test_what_was_written_is_packed_once_and_opens_without_indexes_to_make(tmp_p
         assert search(store, VectorStoreQueryMode.SPARSE).ids == found.ids
         store.close()
         assert [edge_folder.get_place(tmp_path / name) for name in NAMES] == places, "who reads packs nothing"
-        store.add([draw_passage("new", random.Random(1))])
+        store.add([draw_passage(f"new{number}", random.Random(number)) for number in range(12)])
         store.close()
         assert [edge_folder.get_place(tmp_path / name) for name in NAMES] == places, "less than half is written"
-        assert store.check().ok and store.client.count("gear").count == len(PASSAGES) + 1
+        assert store.check().ok and store.client.count("gear").count == len(PASSAGES) + 12
         fill(store, 2)
         store.close()
         assert is_packed(tmp_path) == dict.fromkeys(NAMES, True)
@@ -128,11 +128,14 @@ def test_what_was_written_is_packed_once_and_opens_without_indexes_to_make(tmp_p
         assert store.client.delete_collection("gear")
 
 
-def test_a_small_collection_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_small_collection_and_one_that_is_only_read_are_left_as_they_are(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     fill(store)
     store.close()
-    assert not any(edge_folder.is_packed(tmp_path / name) for name in NAMES)
+    with set_fewest(1):
+        assert len(contents(store)) == 2
+        store.close()
+    assert not any(edge_folder.is_packed(tmp_path / name) for name in NAMES), "who reads packs nothing"
 
 
 def make_index(store: GeARVectorStore, name: str) -> None:
@@ -206,6 +209,29 @@ def test_vectors_come_to_packed_triples(tmp_path: Path) -> None:
                 assert store.client.count(NAMES[1], having).count == store.client.count(NAMES[1]).count > 0
                 assert store.check().ok
                 store.close()
+
+
+def test_vectors_come_to_packed_triples_where_a_copy_of_them_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path)
+    fill(store)
+    with set_fewest(1):
+        store.close()
+    free = edge_folder.RESERVE + edge_folder.measure(tmp_path / NAMES[1])
+    with monkeypatch.context() as patched, pytest.raises(StoreError, match="make room"):
+        patched.setattr(edge_folder, "free_space", lambda folder: free)
+        store.embed_stored_triples()
+    assert is_packed(tmp_path)[NAMES[1]]
+    assert store.embed_stored_triples() == store.client.count(NAMES[1]).count > 0
+
+
+def test_zeros_of_files_take_no_room(tmp_path: Path) -> None:
+    content = b"a" + bytes(2**22) + b"b" + bytes(2**22)
+    (tmp_path / "file").write_bytes(content)
+    edge_folder.free_zeros(tmp_path)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [content]
+    assert edge_folder.measure(tmp_path) < 2**20
 
 
 def test_tenants_stay_apart_where_they_are_packed(tmp_path: Path) -> None:
@@ -356,6 +382,9 @@ def test_a_packed_collection_is_written_anew_by_repair(tmp_path: Path) -> None:
     before = contents(store)
     assert compact(store.client, "gear")
     assert contents(store) == before and store.check().ok
+    with set_fewest(1):
+        store.close()
+    assert is_packed(tmp_path)["gear"], "what was written anew is packed at the next close"
 
 
 def test_the_engine_reads_what_was_packed_without_this_package(tmp_path: Path) -> None:
