@@ -71,6 +71,7 @@ _PLACES = frozenset(
 """Words that are no name alone or with a number: they point to another place of a document."""
 _MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?|[A-Z]_\w")
 """Matches dimensions, units and a letter with an index ("L_0"), which are no name alone ("a plot in 3D", "700 MB")."""
+_INDENT = re.compile(r"\n*([^\S\n]*)")
 _LEAST_STATES = 3  # cells of a passage that have a status alone
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
@@ -171,9 +172,10 @@ class _Passage:
         words = name.text.lower().split()
         if len(words) < len(sentence.words) or not all(word in _ORDINARY or word in HEADING_WORDS for word in words):
             return False
-        line = self.text[: sentence.end].rpartition("\n")[2].expandtabs(4)
-        behind = self.text[sentence.end :].partition("\n")[2].lstrip("\n").partition("\n")[0].expandtabs(4)
-        return len(behind) - len(behind.lstrip()) > len(line) - len(line.lstrip())
+        line = _INDENT.match(self.text, self.text.rfind("\n", 0, sentence.end) + 1)
+        end = self.text.find("\n", sentence.end)
+        behind = _INDENT.match(self.text, end) if end >= 0 else None
+        return bool(line and behind) and len(behind[1].expandtabs(4)) > len(line[1].expandtabs(4))
 
     def _drop_opening(self, sentence: EncodedSentence) -> None:
         """Take a word for small if only the start of a sentence, or a colon, gives it its capital letter."""
