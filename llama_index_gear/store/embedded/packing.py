@@ -26,7 +26,7 @@ _FEWEST = 20_000  # points beside the packed ones that are worth packing: the en
 
 
 def call_engine(work: Callable[[], Result], folder: Path) -> Result:
-    """Have the engine create, open or pack a shard; translate its errors.
+    """Have the engine create, open, write out or pack a shard; translate its errors.
 
     Raises:
         StoreLockedError: another process or client has it open.
@@ -102,7 +102,7 @@ def pack(folder: Path, get_shard: Callable[[], edge.EdgeShard], close: Callable[
         StoreError: the disk, or the engine, failed, or the folder is not all the engine's. The collection is whole.
 
     """
-    get_shard().flush()
+    call_engine(get_shard().flush, folder)
     written, points = edge_folder.count_unpacked(folder), get_shard().info().points_count
     config = to_config(edge_folder.read_config(folder))
     if config is None or written < max(_FEWEST, points / 2):

@@ -288,12 +288,12 @@ def test_a_kill_in_this_moment_loses_nothing(tmp_path: Path, kill: int) -> None:
     compare(open_store(tmp_path / "store"), expected)
 
 
-@pytest.mark.parametrize("fault", ["room", "engine", "disk", "settings"])
+@pytest.mark.parametrize("fault", ["room", "engine", "disk", "look", "settings"])
 def test_where_packing_fails_the_collection_is_closed_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     def fail(*_: Any) -> None:
-        raise OSError("no") if fault == "disk" else RuntimeError("no")
+        raise RuntimeError("no") if fault == "engine" else OSError("no")
 
     store = open_store(tmp_path)
     fill(store)
@@ -305,7 +305,7 @@ def test_where_packing_fails_the_collection_is_closed_as_it_is(
             patched.setattr(packing, "to_config", lambda stored: None)
         else:
             place: Any = packing if fault == "engine" else edge_folder
-            patched.setattr(place, "_optimize" if fault == "engine" else "copy_parts", fail)
+            patched.setattr(place, {"engine": "_optimize", "disk": "copy_parts", "look": "measure"}[fault], fail)
         store.close()
     assert not any(is_packed(tmp_path).values())
     assert sorted(place.name for place in tmp_path.iterdir()) == list(NAMES)
