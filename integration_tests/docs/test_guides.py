@@ -140,7 +140,11 @@ def test_the_code_of_a_guide_runs(
             "\nVirginia Tech [1][2] ['",
             "I don't know. Not found: Dell Curry, played for, ?team. ['?team']\n",
         ),
-        "choose": ("\nMachines with names\n", "is about “Team Otter”, which “ledger-sync” names: ", "24 questions: recall@5"),
+        "choose": (
+            "\nMachines with names\n",
+            "is about “Team Otter”, which “ledger-sync” names: ",
+            "24 questions: recall@5",
+        ),
         "ingest": ("0 passages, 0 triples: in order",),
         "filters_and_security": ("divided by 'customer'",),
         "start": ("2 passages: 2 new or changed", "\nDell [["),

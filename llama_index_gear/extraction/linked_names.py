@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from llama_index_gear.extraction.identifiers import find_identifier
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.words import CONNECTORS, FUNCTION_WORDS
 
+_INDENT = re.compile(r"\n*([^\S\n]*)")
 _MOST_TITLE_WORDS = 14
 _SMALL_OF_TITLES = FUNCTION_WORDS | CONNECTORS | {"vs", "vs.", "–", "—", "-"}
 
@@ -56,3 +58,14 @@ def find_title(words: Sequence[str], title: str) -> Iterator[Name]:
         own = words[start : start + len(parts)]
         if own[1:-1] == parts[1:-1] and own[0].endswith(parts[0]) and own[-1].startswith(parts[-1]):
             yield Name(start, start + len(parts), title)
+
+
+def stands_above_deeper(text: str, end: int) -> bool:
+    """Return True if the line that goes to this place is less indented than the next one that is not empty."""
+    behind = text.find("\n", end)
+    return behind >= 0 and _measure_indent(text, behind) > _measure_indent(text, text.rfind("\n", 0, end) + 1)
+
+
+def _measure_indent(text: str, start: int) -> int:
+    matched = _INDENT.match(text, start)
+    return len(matched[1].expandtabs(4)) if matched else 0

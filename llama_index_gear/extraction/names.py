@@ -10,7 +10,7 @@ from itertools import dropwhile
 from string import punctuation
 
 from llama_index_gear.extraction import german
-from llama_index_gear.extraction.encoded_sentences import CAPITALISED, GAP, EncodedSentence, divide_at_gaps
+from llama_index_gear.extraction.encoded_sentences import CAPITALISED, GAP, EncodedSentence, divide_at, divide_at_gaps
 from llama_index_gear.extraction.identifiers import has_common_part, is_code, is_sign, is_variable
 from llama_index_gear.extraction.languages import (
     EMPHASISED,
@@ -21,10 +21,17 @@ from llama_index_gear.extraction.languages import (
     list_frequent_words,
     strip_elision,
 )
-from llama_index_gear.extraction.linked_names import Name, is_title
+from llama_index_gear.extraction.linked_names import Name, is_title, stands_above_deeper
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.small_names import find_packages, find_speakers
-from llama_index_gear.extraction.word_forms import has_infinitive, may_be_imperative, may_be_state, names_number
+from llama_index_gear.extraction.word_forms import (
+    has_infinitive,
+    is_demonym,
+    list_bases,
+    may_be_imperative,
+    may_be_state,
+    names_number,
+)
 from llama_index_gear.extraction.words import (
     CALENDAR,
     COMMON_WORDS,
@@ -71,7 +78,6 @@ _PLACES = frozenset(
 """Words that are no name alone or with a number: they point to another place of a document."""
 _MEASURE = re.compile(r"\d+D|\d*(?:B|[KMGTP]i?B|[kKMG]?Hz)s?|[A-Z]_\w")
 """Matches dimensions, units and a letter with an index ("L_0"), which are no name alone ("a plot in 3D", "700 MB")."""
-_INDENT = re.compile(r"\n*([^\S\n]*)")
 _LEAST_STATES = 3  # cells of a passage that have a status alone
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
@@ -143,7 +149,7 @@ class _Passage:
             elif self.is_german:
                 german.divide_at_articles(sentence.cores, sentence.kinds)
             elif self.language is not None:
-                _divide_at(sentence, self.language.dividers)
+                divide_at(sentence, self.language.dividers)
         for sentence in self.sentences:
             if self.language is not None and self.language.has_elision and sentence.form is not Form.CODE:
                 self._strip_elisions(sentence)
@@ -172,10 +178,7 @@ class _Passage:
         words = name.text.lower().split()
         if len(words) < len(sentence.words) or not all(word in _ORDINARY or word in HEADING_WORDS for word in words):
             return False
-        line = _INDENT.match(self.text, self.text.rfind("\n", 0, sentence.end) + 1)
-        end = self.text.find("\n", sentence.end)
-        behind = _INDENT.match(self.text, end) if end >= 0 else None
-        return bool(line and behind) and len(behind[1].expandtabs(4)) > len(line[1].expandtabs(4))
+        return stands_above_deeper(self.text, sentence.end)
 
     def _drop_opening(self, sentence: EncodedSentence) -> None:
         """Take a word for small if only the start of a sentence, or a colon, gives it its capital letter."""
@@ -293,7 +296,7 @@ class _Passage:
         if (
             len(word) == 1
             or word in _NO_NAMES
-            or _is_demonym(core, word)
+            or is_demonym(core, word)
             or _CONTRACTION.fullmatch(word)
             or _MEASURE.fullmatch(core)
         ):
@@ -332,7 +335,7 @@ class _Passage:
                 len(word) > 5 and word[-2:] == "ed" and (is_of_noun or behind[:1] == "(")
             )
             is_verb = (
-                (is_participle and is_described and not ENGLISH_WORDS.isdisjoint(_list_bases(word)))
+                (is_participle and is_described and not ENGLISH_WORDS.isdisjoint(list_bases(word)))
                 or following in _BEHIND_PARTICIPLES
                 and (is_participle or (word, following) == ("nice", "to") or not _VERBS.isdisjoint(list_stems(word)))
             )
@@ -493,21 +496,3 @@ def _is_english(core: str) -> bool:
     """Return True for a word, or several with hyphens, that English writes small inside a sentence."""
     word = core.lower()
     return not core.isupper() and (word in ENGLISH_WORDS or ("-" in word and ENGLISH_WORDS.issuperset(word.split("-"))))
-
-
-def _is_demonym(core: str, word: str) -> bool:
-    """Return True for an adjective of a nation or faith with a small word in front ("non-Hispanic")."""
-    return core[0].islower() and word.rpartition("-")[2] in DEMONYMS
-
-
-def _list_bases(participle: str) -> list[str]:
-    """Return the verbs that a word may be a participle of ("archived", "planning")."""
-    stem = participle.removesuffix("ed").removesuffix("ing")
-    return [stem, f"{stem}e", *([stem[:-1]] if stem[-1:] == stem[-2:-1] else [])]
-
-
-def _divide_at(sentence: EncodedSentence, dividers: Collection[str]) -> None:
-    """Let small words divide names that they would join elsewhere ("a Torino da Giovanni Agnelli")."""
-    for place, core in enumerate(sentence.cores):
-        if core in dividers:
-            sentence.kinds[place] = "-"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from llama_index_gear.extraction.words import DEMONYMS
+
 _STAGES = frozenset("alpha beta build nightly patch preview rc release snapshot stable version".split())
 _NUMBER = re.compile(r"v?\d+(?:\.\d+)+\S*|\d+")
 _IDENTIFIERS = frozenset("DOI ISBN ISSN JSTOR LCCN OCLC PMC PMID S2CID".split())
@@ -40,3 +42,14 @@ def has_infinitive(word: str, small_words: Collection[str]) -> bool:
     shorter = _INFINITIVES if may_be_imperative(word) else ("re",)  # "prends", "prendre"
     infinitives |= {f"{word[:-1]}{ending}" for ending in shorter}
     return not infinitives.isdisjoint(small_words)
+
+
+def is_demonym(core: str, word: str) -> bool:
+    """Return True for an adjective of a nation or faith with a small word in front ("non-Hispanic")."""
+    return core[0].islower() and word.rpartition("-")[2] in DEMONYMS
+
+
+def list_bases(participle: str) -> list[str]:
+    """Return the verbs that a word may be a participle of ("archived", "planning")."""
+    stem = participle.removesuffix("ed").removesuffix("ing")
+    return [stem, f"{stem}e", *([stem[:-1]] if stem[-1:] == stem[-2:-1] else [])]
