@@ -244,8 +244,9 @@ def test_names_that_few_passages_share_are_said_where_they_found_a_passage() -> 
     assert "names that" in explain("2", weights, Pool("Who?", pages, {"pagerank": [*facts]}, ENCODER))["tied"]
     longer = {"a": ("Ann Lee", "met", "Lee"), "b": ("Ann Lee", "saw", "May 5"), "c": ("Lee", "left", "May 5")}
     passages = [PoolPassage(name, name, [Triple(*slots)]) for name, slots in longer.items()]
-    said = [explain(name, weights, Pool("Who?", passages, {"pagerank": [*longer]}, ENCODER))["tied"] for name in longer]
-    assert [reason.count("“") for reason in said] == [1, 1, 1] and not any("May" in reason for reason in said)
+    pool = Pool("Who?", passages, {"pagerank": [*longer]}, ENCODER)
+    found_by = [explain(name, weights, pool)["tied"] for name in longer]
+    assert [reason.count("“") for reason in found_by] == [1, 1, 1] and not any("May" in reason for reason in found_by)
 
 
 def test_a_name_is_a_reason_beside_words_of_the_question() -> None:
