@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import islice, pairwise, takewhile
 
@@ -158,3 +158,10 @@ def divide_at_gaps(text: str, sentence: EncodedSentence, places: Sequence[tuple[
         between = text[left[1] : right[0]]
         if between.startswith(GAP) and between.isspace() and "\n" not in between:
             sentence.kinds[number] = _CLOSED.get(sentence.kinds[number], sentence.kinds[number])
+
+
+def divide_at(sentence: EncodedSentence, dividers: Collection[str]) -> None:
+    """Let small words divide names that they would join elsewhere ("a Torino da Giovanni Agnelli")."""
+    for place, core in enumerate(sentence.cores):
+        if core in dividers:
+            sentence.kinds[place] = "-"

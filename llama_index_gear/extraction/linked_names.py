@@ -11,8 +11,8 @@ from llama_index_gear.extraction.identifiers import find_identifier
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.words import CONNECTORS, FUNCTION_WORDS
 
+_INDENT = re.compile(r"\n*([^\S\n]*)")
 _MOST_TITLE_WORDS = 14
-_INDENT = re.compile(r"(?:[ \t]*\n)*([ \t]*)")
 _TAB = 4
 _SMALL_OF_TITLES = FUNCTION_WORDS | CONNECTORS | {"vs", "vs.", "–", "—", "-"}
 

@@ -10,7 +10,7 @@ from itertools import dropwhile
 from string import punctuation
 
 from llama_index_gear.extraction import german
-from llama_index_gear.extraction.encoded_sentences import CAPITALISED, GAP, EncodedSentence, divide_at_gaps
+from llama_index_gear.extraction.encoded_sentences import CAPITALISED, GAP, EncodedSentence, divide_at, divide_at_gaps
 from llama_index_gear.extraction.identifiers import has_common_part, is_code, is_sign, is_variable
 from llama_index_gear.extraction.languages import (
     EMPHASISED,
@@ -150,7 +150,7 @@ class _Passage:
             elif self.is_german:
                 german.divide_at_articles(sentence.cores, sentence.kinds)
             elif self.language is not None:
-                _divide_at(sentence, self.language.dividers)
+                divide_at(sentence, self.language.dividers)
         for sentence in self.sentences:
             if self.language is not None and self.language.has_elision and sentence.form is not Form.CODE:
                 self._strip_elisions(sentence)

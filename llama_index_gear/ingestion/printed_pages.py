@@ -134,7 +134,8 @@ def _mark_off_folios(pages: Sequence[str]) -> list[str]:
     texts = list(pages)
     for number, line, key in found:
         if line[0] == "#" and counts[key] > 1:
-            texts[number] = "\n".join(each.lstrip("# ") if each == line else each for each in texts[number].split("\n"))
+            lines = [line.lstrip("# ") if one == line else one for one in texts[number].split("\n")]
+            texts[number] = "\n".join(lines)
     return texts
 
 

@@ -26,7 +26,7 @@ _FEWEST = 20_000  # points beside the packed ones that are worth packing: the en
 
 
 def call_engine(work: Callable[[], Result], folder: Path) -> Result:
-    """Have the engine create, open or pack a shard; translate its errors.
+    """Have the engine create, open, write out or pack a shard; translate its errors.
 
     Raises:
         StoreLockedError: another process or client has it open.
@@ -74,7 +74,8 @@ def write_anew(
         close: closes it.
 
     Raises:
-        StoreError: the disk, or the engine, failed, or the folder is not all the engine's. The collection is whole.
+        OSError: the disk failed.
+        StoreError: the engine failed, or the folder is not all the engine's. The collection is whole.
 
     """
     edge_folder.replace(
@@ -99,17 +100,17 @@ def pack(folder: Path, get_shard: Callable[[], edge.EdgeShard], close: Callable[
         has settings of another program.
 
     Raises:
-        StoreError: the disk, or the engine, failed, or the folder is not all the engine's. The collection is whole.
+        OSError: the disk failed.
+        StoreError: the engine failed, or the folder is not all the engine's. The collection is whole.
 
     """
-    get_shard().flush()
-    with edge_folder.raise_store_errors(folder):
-        written, points = edge_folder.count_unpacked(folder), get_shard().info().points_count
-        config = to_config(edge_folder.read_config(folder))
-        if config is None or written < max(_FEWEST, points / 2):
-            return False
-        if edge_folder.free_space(folder) < edge_folder.PLENTY + 2 * edge_folder.measure(folder):
-            return False
+    call_engine(get_shard().flush, folder)
+    written, points = edge_folder.count_unpacked(folder), get_shard().info().points_count
+    config = to_config(edge_folder.read_config(folder))
+    if config is None or written < max(_FEWEST, points / 2):
+        return False
+    if edge_folder.free_space(folder) < edge_folder.PLENTY + 2 * edge_folder.measure(folder):
+        return False
 
     def build(draft: str) -> None:
         edge_folder.copy_parts(folder, Path(draft))

@@ -258,7 +258,7 @@ class OpenShards:
                 continue
             incidences, folder = entry.incidences, entry.folder
             if incidences.written:
-                with suppress(StoreError):  # it is whole without
+                with suppress(StoreError), edge_folder.raise_store_errors(folder):  # it is whole without
                     pack(folder, partial(self.open, name, folder), partial(self.close, name))
                     self.open(name, folder)
             if name in self._open_shards:

@@ -80,3 +80,26 @@ def test_the_words_that_begin_steps_are_no_names(text: str, expected: list[str],
     nodes = MentionTripleExtractor()(reader.read(tmp_path / "lift.feature"))
     reader.close()
     assert list(dict.fromkeys(triple.object for triple in read_triples(nodes[0]))) == expected
+
+
+def test_a_step_with_a_colon_code_in_code_and_a_commented_row_lose_nothing() -> None:
+    text = (
+        'Feature: f\n\n  Scenario: s\n    Given a user: Nora Blum\n    Then it has:\n      """\n      ```py\n'
+        '      Given Up\n      ```\n      """\n    And these\n      | a\\|b | c |\n      # | x | y |\n      | d | e |\n'
+    )
+    assert [line for line in read_gherkin(text).split("\n") if line] == [
+        "# f",
+        "## s",
+        "- given a user: Nora Blum",
+        "- then it has:",
+        "```",
+        "    ```py",
+        "Given Up",
+        "    ```",
+        "```",
+        "- and these",
+        "| a\\|b | c |",
+        "|---|---|",
+        "| d | e |",
+    ]
+    assert "# क्रेन" in read_gherkin("रूप लेख: क्रेन\n  परिदृश्य: उठाना\n    अगर नोरा\n")

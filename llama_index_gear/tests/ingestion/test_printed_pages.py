@@ -136,5 +136,7 @@ def test_a_line_that_counts_as_the_pages_do_is_no_heading() -> None:
     pages = ["a\n\n# 52 Yard Tables", "b\n\n# Cranes of 2021 53", "c\n\n**54 Yard Tables**", "d\n\n# Cranes of 2021 55"]
     kept = ["a\n\n52 Yard Tables", "b\n\nCranes of 2021 53", "c\n\n**54 Yard Tables**", "d\n\nCranes of 2021 55"]
     assert drop_running_lines(pages) == kept
+    quoted = [f"# {number} Tab\n\nIt is # {number} Tab here." for number in (5, 6)]
+    assert drop_running_lines(quoted) == [page.removeprefix("# ") for page in quoted]
     chapters = ["# Chapter 1\n\nx", "# Chapter 2\n\ny", "z\n\n# 3 Cranes", "# 9 Cranes\n\nz"]
     assert drop_running_lines(chapters) == chapters
