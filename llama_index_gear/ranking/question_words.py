@@ -22,7 +22,8 @@ _UNPARTED = r"[^\w.,;:!?()]+"  # what stands between words of one sentence
 _LEAST_DIGITS = 3  # of a number that is quoted alone
 _MOST_ASKED = 3  # words of the question that are quoted beside the place that they gave
 _QUOTES = re.compile(r"[\"“”„«»()\[\]]")
-_SPACELESS = re.compile(f"[{SPACELESS}]")
+HAS_NO_SPACES = re.compile(f"[{SPACELESS}]")
+"""Matches a letter of a script that writes no spaces between words."""
 
 
 def _split_question(pool: Pool, ranked: Ranked) -> set[str]:
@@ -60,7 +61,7 @@ def list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
     return [
         word
         for word in ranked.new_words
-        if (word in asked and is_telling_word(pool, ranked, word)) or _SPACELESS.search(word)
+        if (word in asked and is_telling_word(pool, ranked, word)) or HAS_NO_SPACES.search(word)
     ]
 
 

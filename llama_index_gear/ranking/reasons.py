@@ -20,6 +20,7 @@ from llama_index_gear.nodes import (
 )
 from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
 from llama_index_gear.ranking.question_words import (
+    HAS_NO_SPACES,
     LEAST_PART,
     LEAST_SHARE,
     find_asked_topic,
@@ -33,7 +34,7 @@ from llama_index_gear.ranking.question_words import (
 from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.signals import BEST, Link
 from llama_index_gear.ranking.weights import RankingWeights
-from llama_index_gear.triple import SPACELESS, Triple, drop_parenthesis, entity_key, serialize_triples
+from llama_index_gear.triple import Triple, drop_parenthesis, entity_key, serialize_triples
 
 _OF_WORDS = frozenset({"phrases", "new_words"})
 _OF_LISTS = frozenset({"walk", "tied"})
@@ -41,7 +42,6 @@ _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
 _MAX_WORDS = 5  # that are quoted
 _FIRST = 10  # places of a list that speak for a passage
-_SPACELESS = re.compile(f"[{SPACELESS}]")
 _GOES_ON = re.compile(r"\w|\s*:")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
 _LISTS = {"dense": "its meaning", "bm25": "its words", "base": "your retriever"}
@@ -289,7 +289,7 @@ _DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
 def _quote(words: Iterable[str]) -> str:
     """Quote some words, but for those of scripts without spaces: there a part of one may be meant."""
     return _join(
-        [f"“{shorten(word, _FACT)}”" for word in words if not _SPACELESS.search(word)][:_MAX_WORDS] or ["words"]
+        [f"“{shorten(word, _FACT)}”" for word in words if not HAS_NO_SPACES.search(word)][:_MAX_WORDS] or ["words"]
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from llama_index_gear.store.embedded.client import EdgeClient, compact
 from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.tests.kills import RENAMES, Killed, kill, kill_at_rename
 from llama_index_gear.tests.store_contract import contents, passage
 
 EMBED = WordEmbedding(32)
@@ -104,32 +104,16 @@ def test_deleted_passages_are_given_back_too_and_little_is_left_alone(tmp_path: 
     assert store.check().ok and len(store.get_nodes()) == 20
 
 
-class Killed(BaseException):
-    """Ends a process at a step."""
-
-
-@pytest.mark.parametrize("step", ["build", "close", "first rename", "second rename", "rmtree"])
+@pytest.mark.parametrize("step", ["build", "close", *RENAMES, "rmtree"])
 def test_a_process_that_is_killed_leaves_the_collection_whole(
     tmp_path: Path, edited: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     folder = tmp_path / "store"
     store = open_store(folder, edited)
     before = contents(store)
-    renames = 0
-
-    def kill(*_: Any, **__: Any) -> None:
-        raise Killed
-
-    def rename(path: Path, target: Path, _rename: Callable[..., Any] = Path.rename) -> Any:
-        nonlocal renames
-        renames += 1
-        if renames == (1 if step == "first rename" else 2):
-            raise Killed
-        return _rename(path, target)
-
     with monkeypatch.context() as dying, pytest.raises(Killed):
-        if step.endswith("rename"):
-            dying.setattr(Path, "rename", rename)
+        if step in RENAMES:
+            kill_at_rename(dying, step)
         elif step == "rmtree":
             dying.setattr(shutil, "rmtree", kill)
         else:

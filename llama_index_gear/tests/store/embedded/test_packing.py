@@ -32,6 +32,7 @@ from llama_index_gear.store.embedded.client import EdgeClient, compact
 from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.tests.kills import RENAMES, Killed, kill, kill_at_rename
 from llama_index_gear.tests.processes import PROCESSES
 from llama_index_gear.tests.store_contract import contents, passage
 
@@ -247,10 +248,6 @@ def test_tenants_stay_apart_where_they_are_packed(tmp_path: Path) -> None:
         assert store.client.count("gear").count == 20 and store.check().ok
 
 
-class Killed(BaseException):
-    """Ends a process at a step."""
-
-
 KILLED = {
     "copy": "packing.edge_folder.copy_parts",
     "optimize": "packing._optimize",
@@ -260,29 +257,18 @@ KILLED = {
 }
 
 
-@pytest.mark.parametrize("step", [*KILLED, "first rename", "second rename"])
+@pytest.mark.parametrize("step", [*KILLED, *RENAMES])
 def test_a_process_that_is_killed_at_a_step_leaves_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     store = open_store(tmp_path)
     fill(store)
-    before, renames = contents(store), 0
-
-    def kill(*_: Any, **__: Any) -> None:
-        raise Killed
-
-    def rename(path: Path, target: Path, _rename: Callable[..., Any] = Path.rename) -> Any:
-        nonlocal renames
-        renames += 1
-        if renames == (1 if step == "first rename" else 2):
-            raise Killed
-        return _rename(path, target)
-
+    before = contents(store)
     with set_fewest(1), monkeypatch.context() as dying, pytest.raises(Killed):
         if step in KILLED:
             dying.setattr(f"llama_index_gear.store.embedded.{KILLED[step]}", kill)
         else:
-            dying.setattr(Path, "rename", rename)
+            kill_at_rename(dying, step)
         store.close()
     again = open_store(tmp_path)
     assert contents(again) == before and again.check().ok
