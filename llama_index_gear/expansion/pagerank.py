@@ -110,28 +110,32 @@ class _Graph:
 
         A linked alias stands where its entity does: an entity has the edges of all triples that name it or an alias.
         """
-        for triple in triples:
-            if triple.id in self.seen:
+        edges, degrees = self.edges, self.degrees
+        for triple_id, keys, passage_id, aliases in triples:
+            if triple_id in self.seen:
                 continue
-            self.seen.add(triple.id)
-            names = [self.entities[entity] for entity in triple.entities]
+            self.seen.add(triple_id)
+            names = [self.entities[key] for key in keys]
             pairs: Iterable[tuple[Node, ...]] = [(names[0], names[1])] if len(names) == 2 else []
-            if triple.aliases:
-                self.aliases.update(triple.aliases)
+            if aliases:
+                self.aliases.update(aliases)
                 ends = [[node] for node in names]
-                for key, end in zip(triple.entities, ends, strict=True):
-                    end.extend(self.entities[alias] for entity, alias in triple.aliases if entity == key)
+                for key, end in zip(keys, ends, strict=True):
+                    end.extend(self.entities[alias] for entity, alias in aliases if entity == key)
                 pairs = product(*ends) if len(ends) == 2 else []
                 names = list(chain.from_iterable(ends))
             for one, other in pairs:
-                self._join(one, other)
-            passage = self.passages[triple.passage_id]
-            neighbors = self.edges[passage]
+                edges[one][other] += 1.0
+                edges[other][one] += 1.0
+                degrees[one] += 1.0
+                degrees[other] += 1.0
+            passage = self.passages[passage_id]
+            neighbors = edges[passage]
             for entity in names:
                 if entity not in neighbors:  # nearly all joins are here
-                    neighbors[entity] = self.edges[entity][passage] = 1.0
-                    self.degrees[passage] += 1.0
-                    self.degrees[entity] += 1.0
+                    neighbors[entity] = edges[entity][passage] = 1.0
+                    degrees[passage] += 1.0
+                    degrees[entity] += 1.0
 
     def degree(self, node: Node) -> float:
         """Return the node's degree if the node is complete, else a lower bound."""
@@ -145,12 +149,6 @@ class _Graph:
     def count_passages(self, entity: Node) -> int:
         """Return the number of passages that mention the entity, among those that were read."""
         return sum(node % 2 for node in self.edges.get(entity, ()))
-
-    def _join(self, one: Node, other: Node) -> None:
-        self.edges[one][other] += 1.0
-        self.edges[other][one] += 1.0
-        self.degrees[one] += 1.0
-        self.degrees[other] += 1.0
 
 
 class Incidences(Protocol):

@@ -79,14 +79,18 @@ class Content(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The words of a pool's passages.
+    """The words of a pool's passages, each with BM25's weight in a passage, without a norm of length.
+
+    Half of the words are a passage's own: no other one has them, nor has the question. Of these only sums are kept.
 
     Attributes:
-        words: numbers of the words.
-        weights: of each word in each passage, BM25's without a norm of length, shape (passages, words).
+        words: numbers of the other words.
+        weights: of each of these in each passage, shape (passages, words).
         passages: number of passages that have the word, shape (words,).
         rarity: BM25's inverse document frequency of the word within the pool, shape (words,).
         asked: places of the question's words among the words.
+        own: for each passage, the sum of the weights of its own words, shape (passages,).
+        lengths: for each passage, the Euclidean length of the weights of all its words, shape (passages,).
 
     """
 
@@ -95,6 +99,8 @@ class Terms(NamedTuple):
     passages: Float32s
     rarity: Float32s
     asked: NDArray[np.intp]
+    own: Float32s
+    lengths: Float32s
 
 
 @dataclass(frozen=True)
@@ -184,9 +190,18 @@ class Pool:
         counts = np.concatenate([np.zeros(0, np.float32), *(content.counts for content in self.contents)])
         passages = np.bincount(columns, minlength=len(known)).astype(np.float32)
         rarity = np.log1p((number - passages + 0.5) / (passages + 0.5))
-        weights = np.zeros((number, len(known)), np.float32)
-        weights[rows, columns] = rarity[columns] * counts / (counts + _SATURATION)
-        return Terms(known, weights, passages, rarity, np.flatnonzero(np.isin(known, [*self._question_words])))
+        of_words = rarity[columns] * counts / (counts + _SATURATION)
+        is_asked = np.isin(known, [*self._question_words])
+        is_kept = is_asked | (passages > 1)
+        kept = is_kept[columns]
+        weights = np.zeros((number, np.count_nonzero(is_kept)), np.float32)
+        weights[rows[kept], (np.cumsum(is_kept) - 1)[columns[kept]]] = of_words[kept]
+        own, squares = (
+            np.bincount(rows, values, minlength=number).astype(np.float32)
+            for values in (np.where(kept, 0.0, of_words), of_words * of_words)
+        )
+        asked = np.flatnonzero(is_asked[is_kept])
+        return Terms(known[is_kept], weights, passages[is_kept], rarity[is_kept], asked, own, np.sqrt(squares))
 
     @cached_property
     def _all_words(self) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.nodes import read_section
-from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Float32s, Pool, write_line
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, write_line
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import Triple, entity_key
 
@@ -211,11 +211,10 @@ class Company:
         }
 
     def _compare_words(self) -> Floats:
-        _, weights, passages, _, asked = self._pool.terms
-        lengths: Float32s = np.linalg.norm(weights, axis=1)[:, None]
-        lengths[lengths == 0] = 1.0
-        is_link = passages <= MAX_LINK_PASSAGES
-        is_link[asked] = False
+        terms = self._pool.terms
+        weights, lengths = terms.weights, np.where(terms.lengths == 0, np.float32(1), terms.lengths)[:, None]
+        is_link = terms.passages <= MAX_LINK_PASSAGES
+        is_link[terms.asked] = False
         best = weights[self.best] / lengths[self.best] * is_link
         is_other = np.arange(len(weights))[:, None] != np.array(self.best)
         shared: Floats = (weights @ best.T / lengths * is_other) @ _COUNTS[: len(self.best)]
@@ -236,20 +235,22 @@ class Company:
 
     def _walk(self) -> Floats:
         """Walk between passages and words; half of each step returns to the start."""
-        _, weights, passages, rarity, asked = self._pool.terms
+        _, weights, passages, rarity, asked, own, _ = self._pool.terms
         counts = np.where(passages > MAX_LINK_PASSAGES, _FREQUENT, 1.0).astype(np.float32)
-        of_passages, of_words = weights @ counts, weights.sum(axis=0)
+        of_passages, of_words = weights @ counts + own, weights.sum(axis=0)
         of_passages[of_passages == 0] = 1.0
         powers = np.exp(self._first - self._first.max()).astype(np.float32)
         passage_start = powers / powers.sum()
         word_start = np.zeros(len(passages), np.float32)
         word_start[asked] = rarity[asked] / passages[asked]
         word_start /= word_start.sum() or 1.0
-        at_passages, at_words = passage_start / 2, word_start / 2
+        at_passages, at_words, at_own = passage_start / 2, word_start / 2, np.zeros_like(passage_start)
         for _ in range(_STEPS):
-            at_passages, at_words = (
-                passage_start / 4 + weights @ (at_words / of_words) / 2,
-                word_start / 4 + (at_passages / of_passages) @ weights * counts / 2,
+            going = at_passages / of_passages / 2
+            at_passages, at_words, at_own = (
+                passage_start / 4 + (weights @ (at_words / of_words) + at_own) / 2,
+                word_start / 4 + going @ weights * counts,
+                going * own,
             )
         shares: Floats = at_passages.astype(np.float64) / at_passages.max()
         return np.log(shares + _FLOOR)
@@ -261,9 +262,9 @@ class Company:
     @cached_property
     def _question_table(self) -> tuple[Floats, NDArray[np.bool_]]:
         """The shares of the question that its words make up, and which passages have them."""
-        numbers, weights, _, _, asked = self._pool.terms
-        shares = [self._pool.question_weights[number] for number in numbers[asked].tolist()]
-        return np.array(shares), weights[:, asked] > 0
+        terms = self._pool.terms
+        shares = [self._pool.question_weights[number] for number in terms.words[terms.asked].tolist()]
+        return np.array(shares), terms.weights[:, terms.asked] > 0
 
     def _find_new_words(self) -> Floats:
         weights, words = self._question_table

@@ -5,7 +5,6 @@ While a collection is open, no other process writes it: what was read of it hold
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +14,9 @@ from qdrant_client.http import models
 from llama_index_gear.store.embedded.models import from_id
 from llama_index_gear.store.schema import NODE_FIELDS
 
-_MOST = 1 << 14  # passages: 20 MB, where each has 100 words and their triples
+_KEPT = 1 << 25  # characters: 32 MB, 10,000 passages of 100 words with their triples
 _MOST_AT_ONCE = 1 << 10  # passages that are kept of one answer: who asks for more reads all, once
 _LONGEST = 1 << 14  # characters of a passage's JSON
-_FASTEST = 1  # of zlib's levels
 
 
 class StoredPayload(Mapping[str, str]):
@@ -29,25 +27,14 @@ class StoredPayload(Mapping[str, str]):
 
     """
 
-    __slots__ = ("_content", "_kind", "key")
+    __slots__ = ("_fields", "key")
 
     def __init__(self, content: str, kind: str) -> None:
-        self._content: str | bytes = content
-        self._kind = kind
+        self._fields = dict(zip(NODE_FIELDS, (content, kind), strict=True))
         self.key: Any = None
 
-    def pack(self) -> None:
-        """Compress the content."""
-        if isinstance(self._content, str):
-            self._content = zlib.compress(self._content.encode("utf-8", "surrogatepass"), _FASTEST)
-
     def __getitem__(self, name: str) -> str:
-        content, kind = NODE_FIELDS
-        if name == content:
-            if isinstance(self._content, str):
-                return self._content
-            return zlib.decompress(self._content).decode("utf-8", "surrogatepass")
-        return {kind: self._kind}[name]
+        return self._fields[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(NODE_FIELDS)
@@ -57,16 +44,19 @@ class StoredPayload(Mapping[str, str]):
 
 
 class Payloads:
-    """The payloads of passages that were read, by point id."""
+    """The payloads of passages that were read, by point id.
+
+    They are forgotten before the JSON of all has more characters than `_KEPT`.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[Any, StoredPayload] = {}
-        self._last: list[StoredPayload] = []  # which their reader reads at once
+        self._size = 0  # characters of their JSON
 
     def forget(self) -> None:
         """Forget what was read: a point changes."""
         self._kept.clear()
-        self._last = []
+        self._size = 0
 
     def fill(self, shard: edge.EdgeShard, points: Sequence[models.ScoredPoint]) -> None:
         """Give points their payloads, with the fields of nodes: the kept ones; the others are read, and kept."""
@@ -74,18 +64,19 @@ class Payloads:
         known: dict[Any, Any] = {id_: self._kept[id_] for id_ in ids if id_ in self._kept}
         unread = list(ids - known.keys())
         records = shard.retrieve(unread, NODE_FIELDS, False) if unread else []
-        if len(self._kept) + len(records) > _MOST:
-            self._kept.clear()
-        for read in self._last:
-            read.pack()
-        self._last = []
         longest = _LONGEST if len(records) <= _MOST_AT_ONCE else -1
         for record in records:
             point_id = from_id(record.id)
             payload = known[point_id] = record.payload or {}
             content, kind = (payload.get(name) for name in NODE_FIELDS)
             if isinstance(content, str) and isinstance(kind, str) and len(content) <= longest:
-                known[point_id] = self._kept[point_id] = StoredPayload(content, kind)
-                self._last.append(self._kept[point_id])
+                known[point_id] = self._keep(point_id, StoredPayload(content, kind), len(content))
         for point in points:
             point.__dict__["payload"] = known.get(point.id)  # not validated: it is a mapping
+
+    def _keep(self, point_id: Any, payload: StoredPayload, size: int) -> StoredPayload:
+        if self._size + size > _KEPT:
+            self.forget()
+        self._size += size
+        self._kept[point_id] = payload
+        return payload

@@ -105,16 +105,17 @@ def test_a_passage_is_read_once(store: GeARVectorStore, monkeypatch: pytest.Monk
         search(store)
 
 
-@pytest.mark.parametrize("limit", ["_MOST", "_MOST_AT_ONCE", "_LONGEST"])
+@pytest.mark.parametrize("limit", ["_KEPT", "_MOST_AT_ONCE", "_LONGEST"])
 def test_what_is_kept_is_bounded(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    monkeypatch.setattr(payloads, limit, 5)
+    sizes = [len(record.payload["_node_content"]) for record in store.client.scroll("gear", limit=20)[0]]
+    monkeypatch.setattr(payloads, limit, 5 * max(sizes) if limit == "_KEPT" else 5)
     for _ in range(2):
         assert search(store) == read_plainly(store)
     kept = store.client._shards.get_payloads("gear")._kept
-    assert len(kept) <= 20 and (limit == "_MOST" or not kept)
+    assert len(kept) <= (5 if limit == "_KEPT" else 0)
     for name in random.Random(0).sample(NAMES, 10):
         store.query(VectorStoreQuery(query_embedding=EMBED.get_text_embedding(name), similarity_top_k=2))
-        assert limit != "_MOST" or len(kept) <= 5
+        assert limit != "_KEPT" or len(kept) <= 5
 
 
 @pytest.mark.parametrize("text", ["plain", "Größe 父亲 \n" * 100, ""])
