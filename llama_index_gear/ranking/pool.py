@@ -32,7 +32,6 @@ _ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORD.match(chr(code)) else 32 fo
 """ASCII in small letters, with spaces for what is no part of a word."""
 _PLURAL = re.compile("[A-Z]{2,}s")
 """Matches abbreviations in the plural."""
-_STANDARD_ERRORS = 2.0
 _SATURATION = 1.2
 """k of BM25: a word that a passage has f times counts f / (f + k)."""
 
@@ -174,6 +173,11 @@ class Pool:
         return {passage.id: place for place, passage in enumerate(self.passages)}
 
     @cached_property
+    def plain_lines(self) -> dict[int, str]:
+        """Place of a passage → `signals.write_plain_line`, of those that were asked for."""
+        return {}
+
+    @cached_property
     def contents(self) -> list[Content]:
         """Words and entities of each passage."""
         for passage in self.passages:
@@ -251,6 +255,16 @@ class Pool:
 
         Some passage writes it in small letters, or it is an abbreviation that has a plural: "PCs", or "PC" beside it.
         """
+        if name not in self._ordinary:
+            self._ordinary[name] = self._find_ordinary(name)
+        return self._ordinary[name]
+
+    @cached_property
+    def _ordinary(self) -> dict[str, bool]:
+        """Name → `is_ordinary`, of those that were asked for."""
+        return {}
+
+    def _find_ordinary(self, name: str) -> bool:
         small = name.lower()
         if not name.isalpha() or small == name.upper():  # a script without small letters
             return False
@@ -296,9 +310,9 @@ class Pool:
 
     def weigh_new(self, place: int, other: int) -> float:
         """Return the share of the question (`weigh`) that a passage has and another one lacks."""
-        return self.weigh(self._find_asked(place) - self._find_asked(other))
+        return self.weigh(self.find_asked(place) - self.find_asked(other))
 
-    def _find_asked(self, place: int) -> frozenset[int]:
+    def find_asked(self, place: int) -> frozenset[int]:
         """Return the question's words that a passage has."""
         if place not in self._asked_words:
             self._asked_words[place] = self._question_words.intersection(self.contents[place].words.tolist())
@@ -310,71 +324,30 @@ class Pool:
         return {}
 
     @cached_property
+    def having(self) -> dict[int, int]:
+        """Number of a word of the question → number of passages that have it."""
+        return {word: int(np.count_nonzero(self._all_words == word)) for word in self._question_words}
+
+    @cached_property
+    def question_line(self) -> list[tuple[str, frozenset[int]]]:
+        """The words of the question in small letters, each with its number; without one if it is a stop word."""
+        split = self.encoder.split_words
+        return [(word, self._question_words & split(word)) for word in write_line(self.question).split()]
+
+    @cached_property
     def question_weights(self) -> dict[int, float]:
         """Number of a word of the question → the share of the question that it makes up. All shares sum to 1."""
         number = len(self.passages)
-        having = {word: int(np.count_nonzero(self._all_words == word)) for word in self._question_words}
-        weights = {word: math.log1p((number - count + 0.5) / (count + 0.5)) for word, count in having.items()}
+        weights = {word: math.log1p((number - count + 0.5) / (count + 0.5)) for word, count in self.having.items()}
         total = math.fsum(weights.values())
         return {word: weight / total for word, weight in weights.items()}
 
-    def is_frequent(self, phrase: str) -> bool:
-        """Return True if more than half of the pool, and more than twelve passages, have a word in small letters.
-
-        Of several words, more than twelve passages write them as one; those that write them apart count, too.
-        """
-        if phrase not in self._frequent:
-            spellings = (f" {phrase.replace(' ', '')} ", f" {phrase} ")
-            joined, either = (
-                {n for n, one in enumerate(self.contents) if spelling in one.line} for spelling in spellings
-            )
-            number = len(joined | either) if len(joined) > MAX_LINK_PASSAGES else 0
-            self._frequent[phrase] = number > len(self.passages) / 2
-        return self._frequent[phrase]
-
-    @cached_property
-    def _frequent(self) -> dict[str, bool]:
-        """Words → `is_frequent`, of those that were asked for."""
-        return {}
-
-    def is_topical(self, word: str, place: int) -> bool:
-        """Return True if a word in small letters is what the question is about, not one that fits any subject.
-
-        BM25 orders passages by words that are rare in the whole collection, dense search by what they mean. So passages
-        with such a word are more frequent in the first quarter of their lists than below: in BM25's by two standard
-        errors. A pool without these lists is judged by its first one. The passage at `place` is not counted. Fewer than
-        twelve others tell nothing against a word.
-        """
-        leads = [self._measure_lead(word, place, name) for name in self._judged]
-        return not leads or (leads[0] > _STANDARD_ERRORS and min(leads) > 0)
-
-    def _measure_lead(self, word: str, place: int, name: str) -> float:
-        """Return, in standard errors, how much more frequent a word is in the first quarter of a list than below."""
-        if (word, name) not in self._having:
-            places = [self.places[passage_id] for passage_id in self.lists[name] if passage_id in self.places]
-            self._having[word, name] = {other: f" {word} " in self.contents[other].line for other in places}
-        having = [has for other, has in self._having[word, name].items() if other != place]
-        share = sum(having) / max(1, len(having))
-        if len(having) < MAX_LINK_PASSAGES:
-            return math.inf
-        first, below = having[: len(having) // 4], having[len(having) // 4 :]
-        error = math.sqrt(share * (1 - share) * (1 / len(first) + 1 / len(below)))
-        return (sum(first) / len(first) - sum(below) / len(below)) / error if error else 0.0
-
-    @cached_property
-    def _having(self) -> dict[tuple[str, str], dict[int, bool]]:
-        """Word, name of a list → whether each of its passages has the word, of those that were asked for."""
-        return {}
-
-    @cached_property
-    def asked_words(self) -> dict[str, tuple[object, list[str]]]:
-        """Node id → a place that the passage got, and the words of the question that were quoted for it."""
-        return {}
-
-    @cached_property
-    def _judged(self) -> list[str]:
-        """Names of the lists that tell whether a word is topical."""
-        return [name for name in ("bm25", "dense") if self.lists.get(name)] or [*self.lists][:1]
+    def is_speaker(self, names: Collection[str], number: float) -> bool:
+        """Return True if in more than `number` passages a line begins with a name and a colon."""
+        marks = [f"\n{name}:" for name in names]
+        if sum(map(self._text.count, marks)) < number:
+            return False
+        return sum(any(mark in f"\n{passage.text}" for mark in marks) for passage in self.passages) > number
 
     def are_written_together(self, phrase: str) -> bool:
         """Return True if a passage has words in small letters side by side."""

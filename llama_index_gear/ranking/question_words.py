@@ -1,175 +1,222 @@
-"""The words of a question that a reason quotes: those that say something about a passage that has them."""
+"""The words of a question that a reason quotes: those that a passage has too, the most telling first."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.function_words import ENGLISH, GENERAL
-from llama_index_gear.ranking.pool import Pool, write_line
+from llama_index_gear.nodes import shorten
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool
 from llama_index_gear.ranking.ranker import Ranked
 from llama_index_gear.ranking.signals import read_plain, write_plain_line
 from llama_index_gear.triple import SPACELESS
 
-LEAST_SHARE = 0.05
-"""A signal whose share of the weighted sum is smaller is no reason."""
-LEAST_PART = 0.15
-"""Nor is one whose share is a smaller part of the largest reason's. Parts of the question always tell something."""
 _WORDS = re.compile(r"\w+")
 _UNPARTED = r"[^\w.,;:!?()]+"  # what stands between words of one sentence
 _LEAST_DIGITS = 3  # of a number that is quoted alone
-_MOST_ASKED = 3  # words of the question that are quoted beside the place that they gave
+_MOST_WORDS, _MOST_FORMS = 5, 2  # that are quoted
+_LEAST_WORDS = 2  # of those that tell nothing
+_LEAST_PART = 1 / 3  # of the most telling word's weight
+_LEAST_WEIGHT = 0.05  # of a word that most of the pool has
+_LONGEST = 160  # characters of what is quoted
 _QUOTES = re.compile(r"[\"“”„«»()\[\]]")
-HAS_NO_SPACES = re.compile(f"[{SPACELESS}]")
-"""Matches a letter of a script that writes no spaces between words."""
+_BEFORE, _BEHIND = re.compile(r"(\w+) \Z"), re.compile(r" (\w+)")
+_HAS_NO_SPACES = re.compile(f"[{SPACELESS}]")
 
 
-def _split_question(pool: Pool, ranked: Ranked) -> set[str]:
-    """Return the question's words in small letters, but for those of its phrases that the passage has."""
-    return set(write_line(pool.question).split()).difference(*map(str.split, _list_whole(pool, ranked)))
+class QuestionWords:
+    """The words of a question, and how telling they are of a passage.
 
+    A word weighs rate · ln(rate / share): the rate of passages that have it among the first ten of the ranking and this
+    one, and the share of the pool that has it. So what the question is about comes first, though it fills the pool, and
+    not a word that fits any subject, though it is rarer there.
 
-def list_asked_words(pool: Pool, ranked: Ranked) -> list[str]:
-    """List what the question and a passage write alike: phrases, and rare words that don't stand in addresses alone.
+    Args:
+        pool: the pool.
+        first: places of the first ten passages of the ranking (`Ranked.first`).
 
-    Where no word is telling, the rarest are listed that most of the pool lacks and that are no part of a longer one:
-    BM25 has found the passage by such words.
     """
-    of, words = pool.asked_words.get(ranked.id, (None, []))
-    if of is not ranked:  # several reasons ask for them
-        words = _find_asked_words(pool, ranked)
-        pool.asked_words[ranked.id] = ranked, words
-    return words
 
+    def __init__(self, pool: Pool, first: Sequence[int]) -> None:
+        self._pool = pool
+        self._first = first
+        self._numbers = {
+            word: sorted(numbers, key=lambda number: (pool.having[number], number))
+            for word, numbers in pool.question_line
+            if not _is_empty(pool, word)
+        }
+        self._above = {
+            number: {place for place in first if number in pool.find_asked(place)}
+            for number in {number for numbers in self._numbers.values() for number in numbers}
+        }
+        self._written: dict[str, str] = {}
+        self._speakers: dict[str, bool] = {}
+        self._parts: dict[str, tuple[bool, list[tuple[str, bool]]]] = {}
 
-def _find_asked_words(pool: Pool, ranked: Ranked) -> list[str]:
-    phrases = list_phrases(pool, ranked)
-    written = set(write_plain_line(pool, pool.places[ranked.id]).split())
-    asked = _split_question(pool, ranked) & written - _split_topics(pool, ranked)
-    weights = {word: pool.coverage(word) for word in asked}
-    rarest = sorted(weights, key=lambda word: (-weights[word], word))
-    words = [word for word in rarest if weights[word] and _is_own(pool, ranked, word)]
-    telling = [word for word in words if _is_of_subject(pool, ranked, word)]
-    return [*phrases, *(telling or ([] if phrases else words))][:_MOST_ASKED]
+    def describe(self, ranked: Ranked, said: Collection[str], *, must: bool) -> str:
+        """Say which words of the question a passage has: five at most, phrases whole, the most telling first.
 
+        The others weigh a third of it or more, or are names or rare. Who speaks in most of the pool is left out. Where
+        there are none, it is said which words the passage has in another form, as BM25 reads them.
 
-def list_new_words(pool: Pool, ranked: Ranked) -> list[str]:
-    """List the new words that the question writes as the passage does: “response” would not explain “responsive”."""
-    asked = _split_question(pool, ranked)
-    return [
-        word
-        for word in ranked.new_words
-        if (word in asked and is_telling_word(pool, ranked, word)) or HAS_NO_SPACES.search(word)
-    ]
+        Args:
+            ranked: the passage.
+            said: words in small letters that another reason says.
+            must: if nothing else can be said, quote what most of the pool has, and who speaks.
 
+        Returns:
+            `has “…” and “…” of the question`; "" if there is nothing to say.
 
-def is_telling_word(pool: Pool, ranked: Ranked, word: str) -> bool:
-    """Return True if a word of the question says something about a passage that has it.
+        """
+        place = self._pool.places[ranked.id]
+        has = self._pool.find_asked(place)
+        weights = {
+            word: self._weigh(place, rarest)
+            for word, numbers in self._numbers.items()
+            if word not in said and (rarest := next((number for number in numbers if number in has), None)) is not None
+        }
+        if not weights:
+            return ""
+        line = write_plain_line(self._pool, place)
+        written, whole = set(line.split()), set[str]()
+        exact, forms = dict[str, float](), dict[str, float]()
+        for phrase in _list_whole(self._pool, ranked):
+            words = weights.keys() & set(phrase.split())
+            if words and not _HAS_NO_SPACES.search(phrase):
+                exact[phrase] = max(map(weights.__getitem__, words))
+                whole |= words
+        for word, weight in weights.items():
+            if word not in written or _HAS_NO_SPACES.search(word):
+                forms[word] = weight
+            elif word not in whole and not self._is_part(place, word):
+                exact[word] = weight
+        if told := self._choose(exact):
+            return self._describe_exact(told)
+        if told := self._choose(forms):
+            return self._describe_forms(line, told)
+        if must and exact:
+            return self._describe_exact(sorted(exact, key=exact.__getitem__, reverse=True)[:_LEAST_WORDS])
+        return self._describe_forms(line, [*forms][:1]) if must and forms else ""
 
-    It is a name, or rather what the question is about (`Pool.is_topical`). Most of the pool lacks it, and it is no part
-    of a longer word or name.
-    """
-    return _is_own(pool, ranked, word) and _is_of_subject(pool, ranked, word)
+    def are_in(self, words: Collection[str]) -> bool:
+        """Return True if one of some words, in small letters, is a word of the question that half of the pool lacks."""
+        return any(word in words and not self._is_frequent(word) for word in self._numbers)
 
+    def _weigh(self, place: int, number: int) -> float:
+        others = len(self._first) - (place in self._first)
+        rate = (1 + len(self._above[number] - {place})) / (1 + others)
+        return rate * math.log(rate * len(self._pool.passages) / self._pool.having[number])
 
-def _is_own(pool: Pool, ranked: Ranked, word: str) -> bool:
-    return not (_is_empty(pool, word) or pool.is_frequent(word) or _is_part(pool, ranked, word))
+    def _choose(self, weights: Mapping[str, float]) -> list[str]:
+        """Choose the most telling words and phrases; if none tells anything, two that most of the pool lacks."""
+        weights = {text: weight for text, weight in weights.items() if not self._is_speaker(text)}
+        ordered = sorted(weights, key=lambda text: (-weights[text], self._count(text)))
+        best = max(weights.values(), default=0.0)
+        told = [text for text in ordered if self._is_telling(text, weights[text], best)]
+        return told[:_MOST_WORDS] or [text for text in ordered if not self._is_frequent(text)][:_LEAST_WORDS]
 
-
-def _is_of_subject(pool: Pool, ranked: Ranked, word: str) -> bool:
-    return _is_name(pool, spell(pool.question, word)) or pool.is_topical(word, pool.places[ranked.id])
-
-
-def _is_name(pool: Pool, written: str) -> bool:
-    """Return True if a word has a capital or a digit, and is no common noun."""
-    has_mark = written != written.lower() or any(map(str.isdigit, written))
-    return has_mark and not pool.is_ordinary(written)
-
-
-def _is_part(pool: Pool, ranked: Ranked, word: str) -> bool:
-    """Return True if the question has a word in a compound, or in a longer name.
-
-    So is a word with a capital before a number. Beside another such word it is, if some passage has both side by side
-    and the question is not rather about it: a family name stands alone.
-    """
-    words, spans = _find_words(pool.question)
-    if word not in words or word.isdecimal():  # its letters have another spelling
-        return False
-    at = words.index(word)
-    for one, other in ((at - 1, at), (at, at + 1)):
-        if one < 0 or other == len(words):
-            continue
-        mark = pool.question[spans[one][1] : spans[other][0]]
-        both = [pool.question[slice(*spans[place])] for place in (one, other)]
-        is_name = mark == " " and all(part != part.lower() or part.isdecimal() for part in both)
-        is_whole = is_name and pool.are_written_together(f"{words[one]} {words[other]}")
-        is_alone = is_whole and pool.is_topical(word, pool.places[ranked.id])
-        if mark == "-" or (is_name and both[1].isdecimal()) or (is_whole and not is_alone):
+    def _is_telling(self, text: str, weight: float, best: float) -> bool:
+        """Return True for a phrase, and a word that weighs enough, is a name, or rare and not less frequent above."""
+        if " " in text:
             return True
-    return False
+        is_near = weight >= min(best, _LEAST_PART * best)
+        if self._is_frequent(text):
+            return is_near and weight >= _LEAST_WEIGHT
+        return is_near or self._is_name(text) or (weight > 0 and self._count(text) <= MAX_LINK_PASSAGES)
+
+    def _count(self, text: str) -> int:
+        """Return the number of passages that have the rarest word of a text."""
+        rarest = [numbers[0] for word in text.split() if (numbers := self._numbers.get(word))]
+        return min(map(self._pool.having.__getitem__, rarest), default=0)
+
+    def _is_frequent(self, text: str) -> bool:
+        """Return True if more than half of the pool, and more than twelve passages, have a word."""
+        return self._count(text) > max(MAX_LINK_PASSAGES, len(self._pool.passages) / 2)
+
+    def _is_name(self, word: str) -> bool:
+        """Return True if the question writes a word with a capital, and it is no common noun."""
+        written = self._spell(word)
+        return written != word and not self._pool.is_ordinary(written)
+
+    def _is_speaker(self, text: str) -> bool:
+        """Return True for the name of who speaks in more than half of the pool, and in more than twelve passages."""
+        if text not in self._speakers:
+            written = self._spell(text)
+            names = {written, written.replace(" ", "")}
+            least = max(MAX_LINK_PASSAGES, len(self._pool.passages) / 2)
+            self._speakers[text] = written != text and self._pool.is_speaker(names, least)
+        return self._speakers[text]
+
+    def _spell(self, text: str) -> str:
+        if text not in self._written:
+            self._written[text] = spell(self._pool.question, text)
+        return self._written[text]
+
+    def _is_part(self, place: int, word: str) -> bool:
+        """Return True if the question has a word in a compound, in a date, or in a longer name.
+
+        A name of several words is one that some passage writes so. A part of it that stands alone in this passage, as a
+        family name does, beside no other word with a capital, is quoted.
+        """
+        if word not in self._parts:
+            self._parts[word] = self._find_wholes(word)
+        is_bound, names = self._parts[word]
+        text = self._pool.passages[place].text
+        return is_bound or not all(self._stands_alone(text, name, is_last=is_last) for name, is_last in names)
+
+    def _find_wholes(self, word: str) -> tuple[bool, list[tuple[str, bool]]]:
+        """Return True if a word is part of a compound or a date; and the word for each longer name.
+
+        With it goes True if the other word of the name stands before it.
+        """
+        question, names = self._pool.question, list[tuple[str, bool]]()
+        words, spans = _find_words(question)
+        if word not in words:  # its letters have another spelling
+            return False, names
+        at = words.index(word)
+        for one, other in ((at - 1, at), (at, at + 1)):
+            if one < 0 or other == len(words):
+                continue
+            mark = question[spans[one][1] : spans[other][0]]
+            both = [question[slice(*spans[number])] for number in (one, other)]
+            is_opener = one == 0 and _is_empty(self._pool, words[0])
+            is_name = mark == " " and not is_opener and all(part != part.lower() or part.isdecimal() for part in both)
+            if mark == "-" or (is_name and any(map(str.isdecimal, both))):
+                return True, names
+            if is_name and self._pool.are_written_together(f"{words[one]} {words[other]}"):
+                names.append((both[other == at], other == at))
+        return False, names
+
+    def _stands_alone(self, text: str, name: str, *, is_last: bool) -> bool:
+        """Return True if a name stands somewhere with no other name before it, or else behind it."""
+        for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text):
+            start = max(0, match.start() - _LONGEST)
+            beside = _BEFORE.search(text[start : match.start()]) if is_last else _BEHIND.match(text, match.end())
+            if not beside or beside[1] == beside[1].lower() or _is_empty(self._pool, beside[1].lower()):
+                return True
+        return False
+
+    def _describe_exact(self, told: Iterable[str]) -> str:
+        quoted = [_quote(self._spell(text)) for text in told]
+        return f"has {join(quoted)} of the question"
+
+    def _describe_forms(self, line: str, told: Iterable[str]) -> str:
+        if any(map(_HAS_NO_SPACES.search, told)):  # a part of a word may be meant
+            return "has words of the question"
+        written = self._pool.encoder.find_written(line)
+        forms = {word: written[number] for word in told for number in self._numbers[word] if number in written}
+        said = [f"{_quote(form)} ({_quote(self._spell(word))} in the question)" for word, form in forms.items()]
+        return f"has {join(said[:_MOST_FORMS])}" if said else ""
 
 
-def list_phrases(pool: Pool, ranked: Ranked) -> list[str]:
-    """List the question's phrases that a passage writes, and that say something.
-
-    Left out is what the passage is said to be about, what most of the pool has, and what stands in another phrase.
-    """
-    named = _split_topics(pool, ranked) if ranked.phrases else set()
-    found = [
-        phrase
-        for phrase in _list_whole(pool, ranked)
-        if not all(word in named or _is_empty(pool, word) for word in phrase.split()) and not pool.is_frequent(phrase)
-    ]
-    return [phrase for phrase in found if not any(f" {phrase} " in f" {other} " != f" {phrase} " for other in found)]
-
-
-def _list_whole(pool: Pool, ranked: Ranked) -> Sequence[str]:
-    """List the question's phrases that a passage writes without a mark between the words that parts sentences.
-
-    Such a mark may stand there if the question has it, too.
-    """
-    text = pool.passages[pool.places[ranked.id]].text
-    return _keep_whole(text, pool.question, tuple(ranked.phrases)) if ranked.phrases else ()
-
-
-@lru_cache(maxsize=256)  # every reason of a passage asks for them
-def _keep_whole(text: str, question: str, phrases: tuple[str, ...]) -> tuple[str, ...]:
-    plain, asked = unify_spelling(read_plain(text)), unify_spelling(question)
-    patterns = {phrase: rf"(?<!\w){_UNPARTED.join(map(re.escape, phrase.split()))}(?!\w)" for phrase in phrases}
-    return tuple(
-        phrase
-        for phrase, pattern in patterns.items()
-        if re.search(pattern, plain, re.IGNORECASE) or not re.search(pattern, asked, re.IGNORECASE)
-    )
-
-
-def _split_topics(pool: Pool, ranked: Ranked) -> set[str]:
-    """Return the words of what a passage is about, if a reason says that the question names it."""
-    least = max(LEAST_SHARE, LEAST_PART * max(ranked.shares.values(), default=0.0))
-    is_said = "in_question" in ranked.signals and ranked.shares.get("in_question", 0.0) >= least
-    named = set(write_line(find_asked_topic(pool, pool.places[ranked.id])).split()) if is_said else set()
-    return set() if is_part_of_name(pool, ranked, named) else named
-
-
-def is_part_of_name(pool: Pool, ranked: Ranked, words: set[str]) -> bool:
-    """Return True if words are a part of a longer name of the question that a passage has, and not its title."""
-    place = pool.places[ranked.id]
-    longer = [phrase for phrase in ranked.phrases if words < set(phrase.split())]
-    names = (spell(pool.question, phrase).split() for phrase in longer)
-    return not pool.passages[place].title.strip() and any(all(word != word.lower() for word in name) for name in names)
-
-
-def find_asked_topic(pool: Pool, place: int) -> str:
-    """Return the key of what a passage is about that makes up most of the question."""
-    return max(pool.asked[place], key=pool.coverage)
-
-
-def _is_empty(pool: Pool, word: str) -> bool:
-    """Return True for a word that says nothing: a stop word, another that fits any subject, or a short number."""
-    is_general = pool.encoder.language == "english" and (word in ENGLISH or word in GENERAL)
-    return is_general or (word.isdecimal() and len(word) < _LEAST_DIGITS) or not pool.encoder.split_words(word)
+def join(parts: Sequence[str]) -> str:
+    """Join parts of a sentence by commas and "and"."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def spell(text: str, phrase: str) -> str:
@@ -191,3 +238,29 @@ def _find_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
     """Return the words of a text, in small letters, and where each begins and ends."""
     found = [*_WORDS.finditer(text)]
     return [match[0].lower() for match in found], [match.span() for match in found]
+
+
+def _quote(text: str) -> str:
+    return f"“{shorten(text, _LONGEST)}”"
+
+
+def _list_whole(pool: Pool, ranked: Ranked) -> list[str]:
+    """List the question's phrases that a passage writes without a mark between the words that parts sentences.
+
+    Such a mark may stand there if the question has it, too. What stands in another phrase is left out.
+    """
+    if not ranked.phrases:
+        return []
+    plain, asked = unify_spelling(read_plain(pool.passages[pool.places[ranked.id]].text)), unify_spelling(pool.question)
+    found = []
+    for phrase in ranked.phrases:
+        pattern = rf"(?<!\w){_UNPARTED.join(map(re.escape, phrase.split()))}(?!\w)"
+        if re.search(pattern, plain, re.IGNORECASE) or not re.search(pattern, asked, re.IGNORECASE):
+            found.append(phrase)
+    return [phrase for phrase in found if not any(f" {phrase} " in f" {other} " != f" {phrase} " for other in found)]
+
+
+def _is_empty(pool: Pool, word: str) -> bool:
+    """Return True for a word that says nothing: a stop word, another that fits any subject, or a short number."""
+    is_general = pool.encoder.language == "english" and (word in ENGLISH or word in GENERAL)
+    return is_general or (word.isdecimal() and len(word) < _LEAST_DIGITS) or not pool.encoder.split_words(word)

@@ -10,6 +10,9 @@ from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.signals import Company, Link, order
 from llama_index_gear.ranking.weights import RankingWeights
 
+_FIRST = 10
+"""Passages of a ranking that tell what the question is about."""
+
 
 class Ranked(NamedTuple):
     """A ranked passage.
@@ -21,14 +24,13 @@ class Ranked(NamedTuple):
             in the pool.
         signals: names of the signals that are not 0 for it.
         first_rank: its place by the lists together, from 1.
-        tied_by: the list whose place ties it to the question; None if a fact or its words do, or nothing.
         named_by: the fact of the best passages that names what it is about (`Company.named`); None if no fact does.
         linked_by: the fact of the best passages that names an entity of it (`Company.linked`); None if no fact does.
         page_link: the link between its page and one of the first passages (`Company.page_links`); None if there is
             none.
         leads: those of these three facts that another passage states, above it in the lists.
-        new_words: the question's words that it has and the two best passages lack.
         phrases: parts of the question, of two words or more, that stand in it word for word.
+        first: places, in the pool, of the first ten passages of this ranking.
 
     """
 
@@ -37,19 +39,18 @@ class Ranked(NamedTuple):
     shares: dict[str, float]
     signals: frozenset[str]
     first_rank: int
-    tied_by: str | None
     named_by: Link | None
     linked_by: Link | None
     page_link: Link | None
     leads: list[Link]
-    new_words: list[str]
     phrases: list[str]
+    first: list[int]
 
 
 def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None, *, words: bool = True) -> list[Ranked]:
     """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool.
 
-    With `words=False` no words are listed, which takes longer than the ranking.
+    With `words=False` no phrases are listed, which takes as long as the ranking of a large pool.
     """
     if not pool.passages:
         return []
@@ -61,8 +62,8 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None, *, words
     powers /= powers.sum()
     shares = {name: values - values.mean() for name, values in added.items()}
     first_rank = {place: number for number, place in enumerate(company.order, start=1)}
-    ranked = []
-    for place in order(scores)[:top_k]:
+    ranked, places = [], order(scores)
+    for place in places[:top_k]:
         named, linked, page_link = company.named[place], company.linked[place], company.page_links[place]
         leads = [link for link in (page_link, named, linked) if link and first_rank[link.place] < first_rank[place]]
         ranked.append(
@@ -72,13 +73,12 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None, *, words
                 shares={name: float(values[place]) for name, values in shares.items()},
                 signals=frozenset(name for name, values in signals.items() if values[place]),
                 first_rank=first_rank[place],
-                tied_by=company.first_list if 0 < company.first_places[place] == signals["tied"][place] else None,
                 named_by=named,
                 linked_by=linked,
                 page_link=page_link,
                 leads=leads,
-                new_words=company.list_new_words(place) if words else [],
                 phrases=company.list_phrases(place) if words else [],
+                first=places[:_FIRST],
             )
         )
     return ranked

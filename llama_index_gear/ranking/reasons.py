@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
@@ -19,82 +20,82 @@ from llama_index_gear.nodes import (
     with_explanation,
 )
 from llama_index_gear.ranking.pool import Pool, PoolPassage, write_line
-from llama_index_gear.ranking.question_words import (
-    HAS_NO_SPACES,
-    LEAST_PART,
-    LEAST_SHARE,
-    find_asked_topic,
-    is_part_of_name,
-    is_telling_word,
-    list_asked_words,
-    list_new_words,
-    list_phrases,
-    spell,
-)
+from llama_index_gear.ranking.question_words import QuestionWords, join
 from llama_index_gear.ranking.ranker import Ranked, rank
-from llama_index_gear.ranking.signals import BEST, Link
+from llama_index_gear.ranking.signals import Link
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.triple import Triple, drop_parenthesis, entity_key, serialize_triples
 
-_OF_WORDS = frozenset({"phrases", "new_words"})
-_OF_LISTS = frozenset({"walk", "tied"})
+_OF_LISTS = ("walk", "tied", "phrases", "new_words")
+"""Signals of a passage's places in the lists, and of its words."""
+_LEAST_SHARE = 0.05
+"""A signal whose share of the weighted sum is smaller is no reason."""
+_LEAST_PART = 0.15
+"""Nor is one whose share is a smaller part of the largest reason's."""
 _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
-_MAX_WORDS = 5  # that are quoted
 _FIRST = 10  # places of a list that speak for a passage
 _GOES_ON = re.compile(r"\w|\s*:")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
-_LISTS = {"dense": "its meaning", "bm25": "its words", "base": "your retriever"}
-"""List → what finds the passages in it. Facts and shared names find those of PageRank's."""
+_LISTS = {
+    "dense": "its meaning",
+    "bm25": "its words",
+    "base": "your retriever",
+    "pagerank": "names that other passages share",
+}
+"""List → what finds the passages in it."""
 
 
-def explain_place(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
-    """Return the signals that placed a passage, largest share first.
+def explain_place(
+    pool: Pool, ranked: Ranked, words: QuestionWords, chain: Sequence[Sequence[str]]
+) -> list[dict[str, Any]]:
+    """Return what placed a passage, largest share first.
 
-    A signal that has seen nothing in the passage is no reason, though it has a share. Nor is what holds the passage
-    back, what moved it little, what another reason says, nor that it shares words with other passages, which tells a
-    reader nothing. A link, or words, that tie the passage to the question are said by their own signals. Where words at
-    most are left, the lists that have the passage are said, too.
+    Said are always the lists that found it, with the words of the question that it has; then its title, if the question
+    names it, and the fact or link that joins it with a passage that stands high. A signal that has seen nothing in the
+    passage is no reason, though it has a share, nor what holds the passage back or moved it little.
 
     Args:
         pool: the pool.
         ranked: the passage's place in the ranking.
+        words: of the pool's question.
+        chain: the triples that lead to the passage (`build_chain`).
 
     Returns:
         `{"signal": …, "share": …, "reason": …}`, with the share of `Ranked.shares` and the reason in words.
 
     """
-    reasons: dict[str, dict[str, Any]] = {}
-    for signal, share in sorted(ranked.shares.items(), key=lambda item: -item[1]):
-        describe = _DESCRIBED.get(signal)
-        if describe and _counts(ranked, signal) and (reason := describe(pool, ranked)):
-            reasons.setdefault(reason, {"signal": signal, "share": round(share, 3), "reason": reason})
-    said = {reason["signal"] for reason in reasons.values()}
-    kept = [reason for reason in reasons.values() if not _is_said(pool, ranked, reason["signal"], said)]
-    told = [
-        reason for reason in kept if reason["signal"] == "phrases" or reason["share"] >= LEAST_PART * kept[0]["share"]
+    title = _find_asked_title(pool, ranked)
+    of_lists = max(_OF_LISTS, key=lambda signal: ranked.shares.get(signal, -math.inf))
+    told = {_describe_found(pool, ranked, words, title, is_led=bool(chain)): of_lists}
+    if title:
+        told[f"is about “{shorten(title, _NAME)}”, which the question names"] = "in_question"
+    for signal, link in (("named", ranked.named_by), ("linked", ranked.linked_by)):
+        if link is not None and _counts(ranked, signal):
+            told.setdefault(_describe_link(pool, ranked, words, link, signal), signal)
+    if ranked.page_link is not None and _counts(ranked, "page_links"):
+        told[_describe_page_link(pool, ranked, ranked.page_link)] = "page_links"
+    told.pop("", None)
+    shares = {signal: ranked.shares.get(signal, 0.0) for signal in told.values()}
+    least = _LEAST_PART * max(shares.values(), default=0.0)
+    reasons = [
+        {"signal": signal, "share": round(shares[signal], 3), "reason": reason}
+        for reason, signal in told.items()
+        if signal == of_lists or shares[signal] >= least
     ]
-    if {reason["signal"] for reason in kept} <= _OF_WORDS and (found := _describe_lists(pool, ranked)):
-        told.append({"signal": "tied", "share": round(ranked.shares.get("tied", 0.0), 3), "reason": found})
-    return sorted(told, key=lambda reason: -reason["share"])
+    return sorted(reasons, key=lambda reason: -reason["share"])
 
 
 def _counts(ranked: Ranked, signal: str) -> bool:
     """Return True if a signal moved a passage, and has seen something in it."""
-    return ranked.shares.get(signal, 0.0) >= LEAST_SHARE and signal in ranked.signals
+    return ranked.shares.get(signal, 0.0) >= _LEAST_SHARE and signal in ranked.signals
 
 
-def _is_said(pool: Pool, ranked: Ranked, signal: str, said: set[str]) -> bool:
-    """Return True if another reason says what this signal has seen."""
-    if signal == "in_question":
-        return is_part_of_name(pool, ranked, set(write_line(find_asked_topic(pool, pool.places[ranked.id])).split()))
-    if signal == "named" and ranked.named_by is not None:
-        return "in_question" in said and ranked.named_by.entity in pool.asked[pool.places[ranked.id]]
-    if signal == "linked":
-        is_asked = ranked.linked_by is not None and pool.is_in_question(ranked.linked_by.entity)
-        return is_asked or ("named" in said and ranked.linked_by == ranked.named_by)
-    is_found = bool(list_ranks(pool, ranked.id)) and (said <= _OF_WORDS or not _OF_LISTS.isdisjoint(said))
-    return signal == "new_words" and is_found
+def _find_asked_title(pool: Pool, ranked: Ranked) -> str:
+    """Return the title of a passage if the question names it and that moved the passage; else ""."""
+    place = pool.places[ranked.id]
+    is_asked = _counts(ranked, "in_question") and any(_is_title(pool, place, key) for key in pool.asked[place])
+    return next(iter(pool.contents[place].topics.values())) if is_asked else ""
 
 
 def list_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
@@ -108,7 +109,9 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     The chain is empty if no passage of another document that stands above it in the lists leads to it. It ends with the
     other's fact if the passage's own ones lead nowhere: back, or to a common noun.
     """
-    place, lead = pool.places[ranked.id], _find_lead(pool, ranked)
+    place = pool.places[ranked.id]
+    others = (link for link in ranked.leads if not pool.are_of_one_document(place, link.place))
+    lead = next((link for link in others if _leads(pool, place, link)), None)
     if lead is None:
         return []
     facts, names = pool.group_facts(place), pool.names_of(lead.entity)
@@ -123,28 +126,24 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     return serialize_triples([lead.triple, *best])
 
 
-def _find_lead(pool: Pool, ranked: Ranked) -> Link | None:
-    place = pool.places[ranked.id]
-    others = (link for link in ranked.leads if not pool.are_of_one_document(place, link.place))
-    return next((link for link in others if _leads(pool, link)), None)
-
-
-def _is_telling(pool: Pool, link: Link) -> bool:
-    """Return False if a reader learns nothing.
+def _is_telling(pool: Pool, place: int, link: Link) -> bool:
+    """Return False if a reader learns nothing of the passage at `place`.
 
     So it is if a common noun or a web address joins passages, if a fact joins a thing with itself, if its sentence is a
-    name alone, or if neither the fact nor the title of its passage has the name.
+    name alone or stands in both passages, or if neither the fact nor the title of its passage has the name.
     """
     fact = link.triple
+    if fact.object in fact.predicate and fact.predicate in pool.passages[place].text:
+        return False
     says_more = set(write_line(fact.predicate).split()) - set(write_line(f"{fact.subject} {fact.object}").split())
     is_name = not pool.is_ordinary(link.name) and "://" not in link.name
     return len(fact.entities) == 2 and bool(says_more) and is_name and (_has_name(link) or _is_titled(pool, link))
 
 
-def _leads(pool: Pool, link: Link) -> bool:
+def _leads(pool: Pool, place: int, link: Link) -> bool:
     """Return True if a fact tells a reader why it leads on: it has the name, or stands in a passage with that title."""
     tells = _has_name(link) and _has_subject(pool, link.place, link.triple)
-    return _is_telling(pool, link) and (tells or _is_titled(pool, link))
+    return _is_telling(pool, place, link) and (tells or _is_titled(pool, link))
 
 
 def _has_subject(pool: Pool, place: int, fact: Triple) -> bool:
@@ -184,86 +183,49 @@ def _leads_on(pool: Pool, fact: Triple, known: Iterable[str]) -> bool:
     return any(entity_key(end) not in known and not pool.is_ordinary(end) for end in (fact.subject, fact.object))
 
 
-def _describe_walk(pool: Pool, ranked: Ranked) -> str:
-    """Say how the passages are found where the walk starts. It comes to others by words, which are their own reason."""
-    return _describe_lists(pool, ranked) if ranked.first_rank <= BEST else ""
-
-
-def _describe_tied(pool: Pool, ranked: Ranked) -> str:
-    return "" if ranked.tied_by is None else _describe_lists(pool, ranked)
-
-
-def _describe_lists(pool: Pool, ranked: Ranked) -> str:
-    """Say what finds a passage among the first ten, and at which place; else, where it stands highest."""
+def _describe_found(pool: Pool, ranked: Ranked, words: QuestionWords, title: str, *, is_led: bool) -> str:
+    """Say what finds a passage among the first ten, or at all, at which place, and by which words of the question."""
     ranks = list_ranks(pool, ranked.id)
-    asked = [] if _describe_phrases(pool, ranked) and _counts(ranked, "phrases") else list_asked_words(pool, ranked)
-    most = max(_FIRST, min(ranks.values(), default=0))
-    places = [f"{_name_list(pool, ranked, name)} (place {number})" for name, number in ranks.items() if number <= most]
-    words = f"; has {_quote(spell(pool.question, word) for word in asked)} of the question" if asked else ""
-    return f"found by {_join(places)}{words}" if places else ""
+    near = {name: rank for name, rank in ranks.items() if rank <= _FIRST} or ranks
+    told = words.describe(ranked, set(write_line(title).split()), must="bm25" in near)
+    finders = {**_LISTS, "pagerank": "the facts that lead to it"} if is_led else _LISTS
+    places = [f"{finders.get(name, name)} (place {rank})" for name, rank in near.items()]
+    return "; ".join(filter(None, (f"found by {join(places)}" if places else "", told)))
 
 
-def _name_list(pool: Pool, ranked: Ranked, name: str) -> str:
-    """Say what finds the passages of a list."""
-    if name == "pagerank":
-        return "the facts that lead to it" if _find_lead(pool, ranked) else "names that other passages share"
-    return _LISTS.get(name, name)
+def _describe_link(pool: Pool, ranked: Ranked, words: QuestionWords, link: Link, signal: str) -> str:
+    """Say which name a passage shares with one that stands high, and the fact, if that has the name.
 
-
-def _describe_phrases(pool: Pool, ranked: Ranked) -> str:
-    words = [spell(pool.question, phrase) for phrase in list_asked_words(pool, ranked)]
-    return f"has {_quote(words)} of the question" if list_phrases(pool, ranked) else ""
-
-
-def _describe_new_words(pool: Pool, ranked: Ranked) -> str:
-    words = [spell(pool.question, word) for word in list_new_words(pool, ranked)]
-    return f"has {_quote(words)} of the question" if words else ""
-
-
-def _describe_in_question(pool: Pool, ranked: Ranked) -> str:
-    passage = pool.places[ranked.id]
-    key = find_asked_topic(pool, passage)
-    if _is_title(pool, passage, key):
-        return f"{_say_topic(pool, passage, key)}, which the question names"
-    name = shorten(pool.contents[passage].topics[key], _NAME)
-    return "" if pool.is_frequent(key) else f"names “{name}”, as the question does"
-
-
-def _describe_named(pool: Pool, ranked: Ranked) -> str:
-    link, passage = ranked.named_by, pool.places[ranked.id]
-    if link is None or not _is_telling(pool, link):
+    "" if a reader learns nothing by it: the question has the name, or the fact no word of the question beside it, and
+    neither passage has the name as its title.
+    """
+    place = pool.places[ranked.id]
+    if (
+        pool.are_of_one_document(place, link.place)
+        or pool.is_in_question(link.entity)
+        or not _is_telling(pool, place, link)
+    ):
         return ""
-    topic = next(key for key in pool.contents[passage].topics if link.entity in pool.names_of(key))
-    if not (_is_title(pool, passage, topic) or _list_beside(pool, ranked, link)):
+    name, is_title = link.name, False
+    if signal == "named":
+        topic = next(key for key in pool.contents[place].topics if link.entity in pool.names_of(key))
+        name, is_title = pool.contents[place].topics[topic], _is_title(pool, place, topic)
+    fact = _write(link.triple) if _has_name(link) else ""
+    beside = set(write_line(fact).split()).difference(write_line(link.name).split())
+    is_titled = _is_titled(pool, link)
+    if not (is_title or is_titled or words.are_in(beside)):
         return ""
+    title = pool.passages[link.place].title.strip()
+    who = f"“{shorten(title, _NAME)}”" if title else "another passage"
     verb = LINKS if split_link(link.triple.predicate)[1] == LINKS else "names"
-    return f"{_say_topic(pool, passage, topic)}, {_name_passage(pool, passage, link, f'which {{}} {verb}')}"
+    clause = f"which {who} {verb}" if is_title or verb == LINKS else f"as {who} does"
+    if is_titled:
+        clause = "which another passage is about"
+    said = f"{'is about' if is_title else 'names'} “{shorten(name, _NAME)}”, {clause}"
+    return f"{said}: {fact}" if fact else said
 
 
-def _describe_linked(pool: Pool, ranked: Ranked) -> str:
-    link = ranked.linked_by
-    if link is None or not _is_telling(pool, link):
-        return ""
-    words = _list_beside(pool, ranked, link)
-    if not (words or _is_titled(pool, link)):
-        return ""
-    beside = f"which stands beside {_quote(spell(pool.question, word) for word in words)} of the question in {{}}"
-    said = _name_passage(pool, pool.places[ranked.id], link, beside)
-    return f"names “{shorten(link.name, _NAME)}”, {said}"
-
-
-def _list_beside(pool: Pool, ranked: Ranked, link: Link) -> list[str]:
-    """List the question's telling words that stand, where a fact is quoted, beside the name that joins passages."""
-    stated = write_line(_write(link.triple)).split() if _has_name(link) else []
-    beside = set(stated).difference(write_line(link.name).split())
-    words = dict.fromkeys(write_line(pool.question).split())
-    return [word for word in words if word in beside and is_telling_word(pool, ranked, word)]
-
-
-def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
-    link = ranked.page_link
-    if link is None:
-        return ""
+def _describe_page_link(pool: Pool, ranked: Ranked, link: Link) -> str:
     said = f"“{shorten(split_link(link.triple.predicate)[0], _FACT)}”"
     place = pool.places[ranked.id]
     if pool.are_of_one_document(link.place, place):
@@ -274,52 +236,8 @@ def _describe_page_links(pool: Pool, ranked: Ranked) -> str:
     return f"{passage}, which stands high without its links, {LINKS} its page: {said}"
 
 
-_DESCRIBED: dict[str, Callable[[Pool, Ranked], str]] = {
-    "walk": _describe_walk,
-    "phrases": _describe_phrases,
-    "new_words": _describe_new_words,
-    "in_question": _describe_in_question,
-    "named": _describe_named,
-    "linked": _describe_linked,
-    "tied": _describe_tied,
-    "page_links": _describe_page_links,
-}
-
-
-def _quote(words: Iterable[str]) -> str:
-    """Quote some words, but for those of scripts without spaces: there a part of one may be meant."""
-    return _join(
-        [f"“{shorten(word, _FACT)}”" for word in words if not HAS_NO_SPACES.search(word)][:_MAX_WORDS] or ["words"]
-    )
-
-
-def _join(parts: Sequence[str]) -> str:
-    *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _say_topic(pool: Pool, place: int, key: str) -> str:
-    """Say that a passage is about its title. The most frequent subject of its triples is what it speaks of."""
-    verb = "is about" if _is_title(pool, place, key) else "speaks of"
-    return f"{verb} “{shorten(pool.contents[place].topics[key], _NAME)}”"
-
-
 def _is_title(pool: Pool, place: int, key: str) -> bool:
     return bool(pool.passages[place].title.strip()) and key == next(iter(pool.contents[place].topics))
-
-
-def _name_passage(pool: Pool, place: int, link: Link, clause: str) -> str:
-    """Complete a clause with the title of the passage that states a fact, and the fact, if that has the shared name.
-
-    It says so if that passage is about what both share.
-    """
-    title = pool.passages[link.place].title.strip()
-    who = f"“{shorten(title, _NAME)}”" if title else "another passage"
-    if pool.are_of_one_document(place, link.place):
-        who = "another part of the document"
-    elif _is_titled(pool, link):
-        clause, who = "which {} is about", "another passage"
-    return clause.format(who) + (f": {_write(link.triple)}" if _has_name(link) else "")
 
 
 def _write(fact: Triple) -> str:
@@ -344,10 +262,12 @@ def _write(fact: Triple) -> str:
 
 def rank_nodes(pool: Pool, nodes: Mapping[str, BaseNode], weights: RankingWeights, top_k: int) -> list[NodeWithScore]:
     """Return the first nodes of a pool's ranking, with the chain, the ranks and the reasons in their metadata."""
-    results = []
-    for ranked in rank(pool, weights, top_k):
-        ranks = list_ranks(pool, ranked.id)
-        node = with_explanation(nodes[ranked.id], build_chain(pool, ranked), ranks, explain_place(pool, ranked))
+    results, ranking = [], rank(pool, weights, top_k)
+    words = QuestionWords(pool, ranking[0].first if ranking else ())
+    for ranked in ranking:
+        chain = build_chain(pool, ranked)
+        why = explain_place(pool, ranked, words, chain)
+        node = with_explanation(nodes[ranked.id], chain, list_ranks(pool, ranked.id), why)
         results.append(NodeWithScore(node=node, score=ranked.score))
     return results
 

@@ -36,8 +36,6 @@ _NEAR = 61.0
 """A passage of rank r, from 0, in the first list is tied to the question by 61 / (61 + r)."""
 _COUNTS = 1 / np.arange(2, 2 + BEST)
 """Weights of a word that is shared with the first of these, the second, …"""
-_MOST_NAMED = 3
-"""Words that are named, at most."""
 _MOST_PARTS, _LONGEST_PART = 5, 32
 """Parts of the question that are named, and words of one, at most."""
 _ADDRESS = re.compile(
@@ -124,9 +122,8 @@ class Company:
     Attributes:
         order: places of all passages by the lists together, best first (`score_by_lists`).
         best: places of the best passages, the first five of these.
-        first_list: name of the list whose places tie passages to the question: dense search's, else that of another
-            retriever, else BM25's; None if there is none of these.
-        first_places: 61 / (61 + rank) of each passage in that list, or 0.
+        first_places: 61 / (61 + rank) of each passage in the list whose places tie passages to the question, or 0:
+            dense search's list, else another retriever's, else BM25's.
         named: for each passage, the most similar fact of the other best passages that names what it is about; None if
             no fact does.
         linked: for each passage, the strongest fact of the other best passages that names any entity of it; None if no
@@ -141,11 +138,11 @@ class Company:
         self._first = score_by_lists(ranks.values(), len(pool.passages))
         self.order = order(self._first)
         self.best = self.order[:BEST]
-        self.first_list = next((name for name in _FIRST_LISTS if name in ranks), None)
+        first_list = next((name for name in _FIRST_LISTS if name in ranks), None)
         self.first_places = np.zeros(len(pool.passages))
-        if self.first_list is not None:
-            rank = ranks[self.first_list]
-            self.first_places = np.where(rank < len(pool.lists[self.first_list]), _NEAR / (_NEAR + rank), 0.0)
+        if first_list is not None:
+            rank = ranks[first_list]
+            self.first_places = np.where(rank < len(pool.lists[first_list]), _NEAR / (_NEAR + rank), 0.0)
         self._links: dict[str, list[Link]] = {}
         for place in self.best:
             strongest: dict[str, Link] = {}
@@ -158,8 +155,6 @@ class Company:
                 if pool.is_link(entity):
                     for name in pool.names_of(entity):
                         self._links.setdefault(name, []).append(link)
-        self._written: dict[int, dict[int, str]] = {}
-        self._lines: dict[int, str] = {}
         places = range(len(pool.passages))
         self.named = [self._find_naming(place) for place in places]
         self.linked = [self._find_linking(place) for place in places]
@@ -220,19 +215,6 @@ class Company:
         shared: Floats = (weights @ best.T / lengths * is_other) @ _COUNTS[: len(self.best)]
         return shared
 
-    def _find_written(self, place: int, numbers: Sequence[int]) -> list[str]:
-        """Return words in their order, as a passage first writes them in small letters, if not in an address alone."""
-        if place not in self._written:
-            self._written[place] = self._pool.encoder.find_written(self._read_line(place))
-        written = self._written[place]
-        return list(dict.fromkeys(written[number] for number in numbers if number in written))
-
-    def _read_line(self, place: int) -> str:
-        """Return the line of a passage as `read_plain` reads it."""
-        if place not in self._lines:
-            self._lines[place] = write_plain_line(self._pool, place)
-        return self._lines[place]
-
     def _walk(self) -> Floats:
         """Walk between passages and words; half of each step returns to the start."""
         _, weights, passages, rarity, asked, own, _ = self._pool.terms
@@ -275,16 +257,6 @@ class Company:
             new[place] = (words[place] & ~words[others].any(axis=0)) @ weights
         return new
 
-    def list_new_words(self, place: int) -> list[str]:
-        """Return the rarest words of the question, as a passage writes them, that `new_words` has seen in it."""
-        words, others = self._pool.contents[place].words, [best for best in self.best[:_READ_FIRST] if best != place]
-        shares = self._pool.question_weights
-        new = shares.keys() & set(words).difference(*(self._pool.contents[other].words for other in others))
-        if not new:  # no word must be read
-            return []
-        rarest = sorted(new, key=lambda number: (-shares[number], number))
-        return [word for word in self._find_written(place, rarest) if "_" not in word][:_MOST_NAMED]
-
     def _find_phrases(self) -> Floats:
         phrases, known = self._phrases, self._pool.stated
         unread = [place for place, passage in enumerate(self._pool.passages) if passage.id not in known]
@@ -306,16 +278,19 @@ class Company:
         Stop words don't count, and are left out at both ends. Of a longer part its pieces are listed, and no more than
         five parts. What stands in addresses alone is left out.
         """
-        words, line = self._question_words, self._read_line(place)
+        passage = self._pool.passages[place]
+        if self._pool.stated.get(passage.id) == [] and "_" not in passage.text:  # no two neighboring words are in it
+            return []
+        words, line = self._question_words, write_plain_line(self._pool, place)
         parts, start = dict[str, None](), 0
         while start < len(words) - 1 and len(parts) < _MOST_PARTS:
-            if not self._question_line[start][1]:
+            if not self._pool.question_line[start][1]:
                 start += 1
                 continue
             end = start + 1
             while end < min(len(words), start + _LONGEST_PART) and f" {' '.join(words[start : end + 1])} " in line:
                 end += 1
-            telling = [at for at in range(start, end) if self._question_line[at][1]] if end > start + 1 else []
+            telling = [at for at in range(start, end) if self._pool.question_line[at][1]] if end > start + 1 else []
             if len(telling) > 1:
                 parts[" ".join(words[start : telling[-1] + 1])] = None
             start = max(start + 1, end - 1)
@@ -325,7 +300,7 @@ class Company:
     def _phrases(self) -> dict[str, float]:
         """Neighboring words of the question → the share of all of these that they make up, rare words counting more."""
         shares, weights = self._pool.question_weights, dict[str, float]()
-        for (one, numbers), (other, further) in pairwise(self._question_line):
+        for (one, numbers), (other, further) in pairwise(self._pool.question_line):
             phrase = f" {one} {other} "
             weight = math.fsum(shares[number] for number in numbers | further)
             weights[phrase] = weights.get(phrase, 0.0) + weight
@@ -333,14 +308,8 @@ class Company:
         return {phrase: weight / total for phrase, weight in weights.items() if weight}
 
     @cached_property
-    def _question_line(self) -> list[tuple[str, set[int]]]:
-        """The words of the question in small letters, each with its number; without one if it is a stop word."""
-        shares, split = self._pool.question_weights, self._pool.encoder.split_words
-        return [(word, split(word) & shares.keys()) for word in write_line(self._pool.question).split()]
-
-    @cached_property
     def _question_words(self) -> list[str]:
-        return [word for word, _ in self._question_line]
+        return [word for word, _ in self._pool.question_line]
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -448,9 +417,11 @@ def read_plain(text: str) -> str:
 
 def write_plain_line(pool: Pool, place: int) -> str:
     """Return the line of a passage (`Content.line`) as `read_plain` reads it."""
-    text = pool.passages[place].text
-    plain = read_plain(text)
-    return pool.contents[place].line if plain is text else write_line(plain)
+    if place not in pool.plain_lines:
+        text = pool.passages[place].text
+        plain = read_plain(text)
+        pool.plain_lines[place] = pool.contents[place].line if plain is text else write_line(plain)
+    return pool.plain_lines[place]
 
 
 def _has_heading(text: str, heading: str) -> bool:

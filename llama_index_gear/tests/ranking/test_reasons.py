@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.ranking.pool import Pool, PoolPassage
-from llama_index_gear.ranking.question_words import spell
+from llama_index_gear.ranking.question_words import QuestionWords, spell
 from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.reasons import _names, build_chain, explain_place, list_ranks
 from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
@@ -31,7 +32,6 @@ QUESTION = "Where did the father of Stephen play, and what is milk?"
 EQUAL = RankingWeights(dict.fromkeys(SIGNALS, 1.0))
 BY_FACTS = RankingWeights({"named": 1e3, "linked": 1e3})
 FACT = "Stephen Curry — has the father — Dell Curry"
-BESIDE = "which stands beside “father” and “Stephen” of the question in another passage"
 
 
 def make_pool(*names: str, question: str = QUESTION) -> Pool:
@@ -47,70 +47,82 @@ def find(pool: Pool, passage_id: str, weights: RankingWeights = EQUAL) -> Ranked
     return found
 
 
+def list_reasons(pool: Pool, ranked: Ranked) -> list[dict[str, Any]]:
+    return explain_place(pool, ranked, QuestionWords(pool, ranked.first), build_chain(pool, ranked))
+
+
 def explain(passage_id: str, weights: RankingWeights = EQUAL, pool: Pool = POOL) -> dict[str, str]:
-    """Return signal → reason, but for the lists that a passage is in where no signal of a list has a weight."""
-    reasons = {one["signal"]: one["reason"] for one in explain_place(pool, find(pool, passage_id, weights))}
-    if weights.signals.keys().isdisjoint({"walk", "tied"}):
-        found = reasons.pop("tied", "")
-        is_alone = reasons.keys() <= {"phrases", "new_words"} and list_ranks(pool, passage_id)
-        assert found.startswith("found by ") == bool(is_alone)
-    return reasons
+    """Return signal → reason, but for the one that every passage has: the lists that found it, and its words."""
+    reasons = list_reasons(pool, find(pool, passage_id, weights))
+    others = [one for one in reasons if not is_of_lists(one)]
+    assert len(reasons) - len(others) == (passage_id in {one for ids in pool.lists.values() for one in ids})
+    return {one["signal"]: one["reason"] for one in others}
+
+
+def is_of_lists(reason: dict[str, Any]) -> bool:
+    return re.match(r"found by |has [“w]", reason["reason"]) is not None
+
+
+def say_words(pool: Pool, passage_id: str, weights: RankingWeights = EQUAL) -> str:
+    """Return what is said of the passage's words."""
+    (found,) = filter(is_of_lists, list_reasons(pool, find(pool, passage_id, weights)))
+    return found["reason"].rpartition("; ")[2] if "; has " in found["reason"] else ""
 
 
 def test_reasons_in_words() -> None:
-    weights = RankingWeights({name: 1.0 for name in SIGNALS if name != "walk"})
-    assert explain("dell", weights) == {
-        "named": f"speaks of “Dell Curry”, which another passage names: {FACT}",  # "linked" would say it again
-        "new_words": "has “play” of the question",
+    """What `linked` would say again is said once."""
+    assert explain("dell") == {"named": f"names “Dell Curry”, as another passage does: {FACT}"}
+    assert explain("dell", RankingWeights({"linked": 9.0})) == {
+        "linked": f"names “Dell Curry”, as another passage does: {FACT}"
     }
-    assert explain("dell", RankingWeights({"linked": 9.0})) == {"linked": f"names “Dell Curry”, {BESIDE}: {FACT}"}
-    milk = explain("milk", weights)
-    assert milk["in_question"] == "names “Milk”, as the question does"
-    assert milk["new_words"] == "has “milk” of the question"
-    stephen = "found by your retriever (place 1); has “father” and “Stephen” of the question"
-    assert explain("stephen", RankingWeights({"tied": 9.0})) == {"tied": stephen}
+    (milk,) = list_reasons(POOL, find(POOL, "milk"))
+    assert milk["reason"] == "found by your retriever (place 5); has “milk” of the question"
+    (stephen,) = list_reasons(POOL, find(POOL, "stephen", RankingWeights({"tied": 9.0})))
+    assert stephen["reason"] == "found by your retriever (place 1); has “father” and “Stephen” of the question"
+    assert stephen["signal"] == "tied"
 
 
-def test_reasons_by_words() -> None:
+def test_the_lists_and_words_of_a_passage_are_one_reason() -> None:
+    """It has the signal of these with the largest share, however small that is."""
     texts = {"a": "Alpha beta gamma", "b": "Beta, gamma?", "c": "beta", "d": "zeta", "e": "", "f": "eta theta"}
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
-    base = {"base": [*texts]}
-    pool = Pool("zeta? eta theta", passages, base, ENCODER)
-    weights = RankingWeights({"shared_words": 9.0, "walk": 9.0})
-    assert find(pool, "b", weights).shares["shared_words"] > 0.05  # which says nothing
-    assert explain("b", weights, pool) == {"walk": "found by your retriever (place 2)"}
-    others = [PoolPassage("g", "gamma", []), *(PoolPassage(f"empty-{number}", "", []) for number in range(30))]
-    far = Pool("zeta", [*passages, *others], {"base": [*texts, *(passage.id for passage in others)]}, ENCODER)
-    assert find(far, "g", RankingWeights({"walk": 9.0})).shares["walk"] > 0.05
-    assert [*explain("g", RankingWeights({"walk": 9.0}), far)] == ["tied"]  # words led there, no list
-    phrases = {"phrases": "has “eta theta” of the question"}
-    assert explain("f", RankingWeights({"phrases": 9.0}), pool) == phrases
-    assert explain("f", RankingWeights({"phrases": 9.0, "new_words": 9.0}), pool) == phrases  # the same words
-    more = Pool("zeta? eta theta zebra", [*passages[:5], PoolPassage("f", "eta theta zebras", [])], base, ENCODER)
-    weights = RankingWeights({"phrases": 9.0, "new_words": 9.0})
-    assert explain("f", weights, more) == phrases  # “zebras” are not in the question
-    more = Pool("Zebras? “Eta”-Theta?", more.passages, base, ENCODER)
-    phrases = {"phrases": "has “Eta-Theta” and “Zebras” of the question"}
-    assert explain("f", weights, more) == phrases
-    (found,) = [one["reason"] for one in explain_place(more, find(more, "f", weights)) if one["signal"] == "tied"]
-    assert found == "found by your retriever (place 6)"
-    placed = explain_place(more, find(more, "f", RankingWeights({"phrases": 0.3, "tied": 9.0})))
-    assert [one["signal"] for one in placed] == ["tied", "phrases"]
-    (found,) = explain_place(more, find(more, "f", RankingWeights({})))
-    assert found["reason"] == "found by your retriever (place 6); has “Eta-Theta” and “Zebras” of the question"
+    pool = Pool("zeta? eta theta", passages, {"base": [*texts]}, ENCODER)
+    for signals, signal in (
+        ({"tied": 9.0}, "tied"),
+        ({"tied": 1.0, "phrases": 9.0}, "phrases"),
+        ({"new_words": 9.0, "phrases": 1.0}, "new_words"),
+        ({}, "walk"),
+    ):
+        (found,) = list_reasons(pool, find(pool, "f", RankingWeights(signals)))
+        assert found["signal"] == signal
+        assert found["reason"] == "found by your retriever (place 6); has “eta theta” of the question"
+    (bare,) = list_reasons(pool, find(pool, "b", RankingWeights({"shared_words": 9.0})))
+    assert bare["reason"] == "found by your retriever (place 2)"
+    unlisted = Pool(pool.question, passages, {}, ENCODER)
+    (words,) = list_reasons(unlisted, find(unlisted, "f"))
+    assert words["reason"] == "has “eta theta” of the question" and list_reasons(unlisted, find(unlisted, "b")) == []
+
+
+def test_words_are_quoted_as_the_question_writes_them() -> None:
+    texts = {"a": "Alpha", "b": "zeta", "f": "eta theta zebras"}
+    passages = [PoolPassage(name, text, []) for name, text in texts.items()]
+    for question, said in (
+        ("zeta? eta theta zebra", "has “eta theta” of the question"),
+        ("Zebras? “Eta”-Theta?", "has “Eta-Theta” and “Zebras” of the question"),
+        ("A zebra?", "has “zebras” (“zebra” in the question)"),
+    ):
+        pool = Pool(question, passages, {"base": [*texts]}, ENCODER)
+        assert say_words(pool, "f") == said
     long = f"eta {'e' * 1_500}"
-    pool = Pool(long, [*passages, PoolPassage("g", long, [])], {"base": [*texts, "g"]}, ENCODER)
-    assert len(explain("g", RankingWeights({"phrases": 9.0}), pool)["phrases"]) < 250
+    pool = Pool(long, [*passages, PoolPassage("g", long, [])], {"base": ["g"]}, ENCODER)
+    assert 100 < len(say_words(pool, "g")) < 250
 
 
 def test_pieces_of_addresses_are_not_quoted() -> None:
     address = "https://archive.org/creators www.creators.org ada@creators.org"
-    others = {name: f"alpha {' '.join(name * length for length in range(2, 7))}" for name in "cdefg"}
-    texts = {"a": f"alpha {address} beta biz", "b": f"alpha {address} beta biz", **others}
-    passages = [PoolPassage(name, text, []) for name, text in texts.items()]
-    far = Pool("creators?", passages[1:], {"base": [*"cdefgb"]}, ENCODER)
-    asked = RankingWeights({"new_words": 9.0})
-    assert find(far, "b", asked).shares["new_words"] > 0.05 and explain("b", asked, far) == {}
+    passages = [PoolPassage("a", f"alpha {address} beta biz", []), PoolPassage("b", "gamma", [])]
+    pool = Pool("creators?", passages, {"base": [*"ab"]}, ENCODER)
+    assert "new_words" in find(pool, "a").signals and say_words(pool, "a") == ""
 
 
 def test_words_beside_addresses_and_in_links_are_quoted() -> None:
@@ -122,42 +134,47 @@ def test_words_beside_addresses_and_in_links_are_quoted() -> None:
     }
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
     for question, quoted in (
-        ("Refund policy?", "“policy” and “Refund”"),
+        ("Refund policy?", "“Refund” and “policy”"),
         ("Buy refunds, a policy?", "“policy”"),
-        ("Grease, Ada?", "“Ada” and “Grease”"),
+        ("Grease, Ada?", "“Grease” and “Ada”"),
         ("store shop crane yard?", ""),
         ("Team Fortress 2?", "“Team Fortress 2”"),
     ):
         pool = Pool(question, passages, {"base": [*texts]}, ENCODER)
-        words = f"; has {quoted} of the question" if quoted else ""
-        assert explain("b", RankingWeights({"tied": 9.0}), pool)["tied"] == f"found by your retriever (place 2){words}"
+        assert say_words(pool, "b") == (f"has {quoted} of the question" if quoted else "")
 
 
 def test_words_that_say_nothing_are_not_quoted() -> None:
-    """Function words, words that fit any subject, and short numbers, in phrases, too.
-
-    Nor are words that most of a large pool has, and names that it writes as one word or two.
-    """
+    """Function words, words that fit any subject, and short numbers, in phrases, too; nor a name that all have."""
     texts = {"a": "Refunds since May", "b": "Also a new Steam refund, Li Hua could 3", "c": "kappa"}
-    others = {str(number): "Steam, LiHua" for number in range(13)} | {"d": "Li Hua"}
+    others = {str(number): "Steam, LiHua" for number in range(13)}
     for more, question, quoted in (
         ({}, "Since new, also refund?", "“refund”"),
         ({}, "Steam refund?", "“Steam refund”"),
         (others, "Steam refund?", "“Steam refund”"),
         (others, "Steam?", ""),
-        (others, "Li Hua?", ""),
         ({}, "Li Hua?", "“Li Hua”"),
         ({}, "Could PS 3?", ""),
         (others, "Also a new thing?", ""),
     ):
         passages = [PoolPassage(name, text, []) for name, text in (texts | more).items()]
         pool = Pool(question, passages, {"base": [*texts, *more]}, ENCODER)
-        for signals in ({"tied": 9.0}, {"new_words": 99.0, "phrases": 99.0}):
-            reasons = explain_place(pool, find(pool, "b", RankingWeights(signals)))
-            said = "".join(one["reason"] for one in reasons)
-            assert (f"has {quoted} of the question" in said) == bool(quoted) and ("has" in said) == bool(quoted)
+        assert say_words(pool, "b") == (f"has {quoted} of the question" if quoted else "")
     german = Pool("New Refund?", passages, {"base": [*texts]}, make_encoder("german", 1.0))
-    assert "“New”" in explain("b", RankingWeights({"tied": 9.0}), german)["tied"]
+    assert "“New" in say_words(german, "b")
+
+
+def test_who_speaks_everywhere_is_no_reason_unless_words_found_the_passage() -> None:
+    talks = [PoolPassage(str(number), f"x{number}\nLiHua: kappa", []) for number in range(14)]
+    for name in ("Li Hua", "LiHua"):
+        asked = PoolPassage("a", f"LiHua: {name} met Bo", [])
+        for question, listed, said in (
+            (f"{name}, Bo?", "base", "has “Bo” of the question"),
+            (f"{name}?", "base", ""),
+            (f"{name}?", "bm25", f"has “{name}” of the question"),
+        ):
+            pool = Pool(question, [asked, *talks], {listed: ["a"]}, ENCODER)
+            assert say_words(pool, "a") == said
 
 
 def make_list(question: str, asked: dict[int, str], *, length: int = 40) -> Pool:
@@ -166,71 +183,68 @@ def make_list(question: str, asked: dict[int, str], *, length: int = 40) -> Pool
     return Pool(question, passages, {"bm25": [passage.id for passage in passages]}, ENCODER)
 
 
-@pytest.mark.parametrize(
-    ("places", "is_quoted"),
-    [
-        ({1, 2, 3, 4}, True),
-        ({1, 2, 3, 4, 20}, True),
-        ({1, 2, 3, 11, 19, 24}, False),  # scattered
-        ({1, 30, 31, 32}, False),
-        ({1}, False),  # no other passage tells what it is worth
-    ],
-)
-def test_a_word_is_quoted_that_leads_its_list(places: set[int], is_quoted: bool) -> None:
-    """A rare name is, wherever it stands; twelve passages tell nothing about a word. Alone, any word is."""
-    tied = RankingWeights({"tied": 9.0})
-    for length, is_said in ((40, is_quoted), (12, True)):
-        pool = make_list("made? Was it Bern?", {**dict.fromkeys(places, "made"), 1: "Bern made"}, length=length)
-        reason = explain("1", tied, pool)["tied"]
-        assert reason.startswith("found by its words (place 2); has ") and "“Bern”" in reason
-        assert ("“made”" in reason) == is_said
-    alone = make_list("made?", dict.fromkeys(places, "made"))
-    assert explain("1", tied, alone)["tied"] == "found by its words (place 2); has “made” of the question"
+def test_the_words_of_the_first_passages_come_first() -> None:
+    """By hand: "rent" is in 10 of 10 and 20 of 40, ln 2 = 0.69; "made" in 3 of 10 and 5 of 40, 0.3 · ln 2.4 = 0.26;
+    "sent" in 3 of 10 and 12 of 40, 0."""
+    asked = {number: "rent" for number in range(20)}
+    for number in (1, 2, 3, 30, 31):
+        asked[number] = f"made {asked.get(number, '')}"
+    for number in (*range(1, 4), *range(20, 29)):
+        asked[number] = f"sent {asked.get(number, '')}"
+    pool = make_list("Made? Sent? Rent?", asked)
+    by_list = RankingWeights({"tied": 9.0})
+    assert say_words(pool, "1", by_list) == "has “Rent” and “Made” of the question"
+    assert say_words(pool, "25", by_list) == "has “Sent” of the question"
 
 
-def test_a_word_that_most_of_a_pool_has_is_not_quoted_though_it_leads() -> None:
-    pool = make_list("Steam?", {number: "Steam" for number in [*range(10), *range(20, 36)]})
-    assert pool.is_topical("steam", 1) and explain("1", RankingWeights({"tied": 9.0}), pool)["tied"].endswith("2)")
+def test_a_rare_word_and_a_name_are_quoted_beside_a_word_that_tells_more() -> None:
+    asked = {number: "rent" for number in range(10)}
+    for word, others, is_quoted in (
+        ("made", (1,), True),  # in no more passages than above
+        ("made", (1, *range(10, 24)), False),
+        ("Bern", (1, *range(10, 24)), True),
+        ("Bern", (1, *range(10, 39)), False),  # most have it
+    ):
+        pool = make_list(f"Was the rent {word}?", asked | {n: f"{asked.get(n, '')}. {word}" for n in others})
+        more = f" and “{word}”" if is_quoted else ""
+        assert say_words(pool, "1", RankingWeights({"tied": 9.0})) == f"has “rent”{more} of the question"
 
 
-def test_a_part_of_a_longer_word_or_name_is_not_quoted() -> None:
+def test_what_most_of_a_pool_has_is_quoted_if_words_found_the_passage_and_nothing_else_is_there() -> None:
+    asked = dict.fromkeys(range(5, 40), "made")
+    for name, said in (("bm25", "has “made” of the question"), ("dense", "")):
+        pool = make_list("Was it made?", asked)
+        pool = Pool(pool.question, pool.passages, {name: pool.lists["bm25"]}, ENCODER)
+        assert say_words(pool, "6", RankingWeights({"tied": 9.0})) == said
+        (found,) = list_reasons(pool, find(pool, "6"))
+        assert found["reason"].startswith(f"found by its {'words' if said else 'meaning'} (place 7)")
+
+
+def test_a_part_of_a_longer_word_a_date_or_a_name_is_not_quoted() -> None:
     for question, text, more, quoted in (
         ("A cross-platform game?", "cross", "", ""),
         ("In October 2013?", "October", "", ""),
-        ("In October 2013?", "2013", "", "2013"),
+        ("In October 2013?", "2013", "", ""),
+        ("In 2013?", "2013", "", "2013"),
         ("Who, Ada or Bo?", "Ada", "Ada, Bo", "Ada"),
+        ("What did Simon Carless say?", "So Carless did", "Simon Carless", "Carless"),
+        ("What did Simon Carless say?", "So Ada Carless did", "Simon Carless", ""),
+        ("Who sees Horizon West?", "Horizon Zero", "Horizon West", ""),
+        ("Who sees Horizon West?", "Horizon Zero", "", "Horizon"),
+        ("Who sees Horizon West?", "at Horizon. Zero", "Horizon West", "Horizon"),
     ):
-        pool = Pool(question, [PoolPassage("a", text, []), PoolPassage("b", more, [])], {"bm25": ["a"]}, ENCODER)
-        said = f"; has “{quoted}” of the question" if quoted else ""
-        assert explain("a", RankingWeights({"tied": 9.0}), pool)["tied"] == f"found by its words (place 1){said}"
-
-
-def test_a_part_of_a_name_is_quoted_that_leads_or_stands_for_it() -> None:
-    for places, more, is_quoted in (
-        ({1, 2, 3, 4}, "Simon Carless", True),
-        ({1, 11, 12, 13}, "Simon Carless", False),
-        ({1, 11, 12, 13}, "Simon and Carless", True),
-    ):
-        pool = make_list("What did Simon Carless say?", dict.fromkeys(places, "Carless") | {30: more})
-        said = "; has “Carless” of the question" * is_quoted
-        assert explain("1", RankingWeights({"tied": 9.0}), pool)["tied"] == f"found by its words (place 2){said}"
-
-
-def test_what_leads_by_its_words_leads_by_its_meaning_too() -> None:
-    for meant, is_quoted in (({1, 2, 3}, True), ({1, 20, 21, 30}, False), (set(), False)):
-        pool = make_list("made? Was it Bern?", {**dict.fromkeys((1, 2, 3, 4), "made"), 1: "Bern made"})
-        others = [PoolPassage(f"m{number}", "made" if number in meant else "", []) for number in range(40)]
-        pool = pool.extend(others, {"dense": [other.id for other in others]})
-        assert ("made" in explain("1", RankingWeights({"tied": 9.0, "new_words": 9.0}), pool)["tied"]) == is_quoted
+        pool = Pool(question, [PoolPassage("a", text, []), PoolPassage("b", more, [])], {"dense": ["a"]}, ENCODER)
+        assert say_words(pool, "a") == (f"has “{quoted}” of the question" if quoted else "")
 
 
 def test_lists_that_have_a_passage_far_down_are_not_said_beside_others() -> None:
     ids = [str(number) for number in range(40)]
     passages = [PoolPassage(name, f"x{name}", []) for name in ids]
-    for shift, said in ((3, "its meaning (place 4)"), (20, "names that other passages share (place 11)")):
+    shared = "names that other passages share (place 11)"
+    for shift, said in ((3, "its meaning (place 4)"), (20, f"its meaning (place 21) and {shared}")):
         lists = {"dense": [*ids[-shift:], "0", *ids[1:-shift]], "pagerank": [*ids[1:11], "0"]}
         pool = Pool("Who?", passages, lists, ENCODER)
-        assert explain("0", RankingWeights({"tied": 9.0}), pool)["tied"] == f"found by {said}"
+        assert [one["reason"] for one in list_reasons(pool, find(pool, "0"))] == [f"found by {said}"]
 
 
 def test_what_pagerank_found_is_said_by_the_facts_that_lead_to_it() -> None:
@@ -238,8 +252,8 @@ def test_what_pagerank_found_is_said_by_the_facts_that_lead_to_it() -> None:
     passages = [PoolPassage(name, f"x{name}", [Triple(*slots)]) for name, slots in facts.items()]
     pool = Pool("Who?", passages, {"pagerank": [*facts]}, ENCODER)
     for name, said in (("1", "the facts that lead to it"), ("2", "names that other passages share")):
-        found = f"found by {said} (place {int(name) + 1})"
-        assert explain(name, RankingWeights({"tied": 9.0}), pool)["tied"] == found
+        (found,) = list_reasons(pool, find(pool, name, RankingWeights({"tied": 9.0})))
+        assert found["reason"] == f"found by {said} (place {int(name) + 1})"
 
 
 def test_a_name_is_a_reason_beside_words_of_the_question() -> None:
@@ -252,63 +266,45 @@ def test_a_name_is_a_reason_beside_words_of_the_question() -> None:
     for question, signals in (("Who met?", {"linked"}), ("Who saw?", set()), ("Who met Bo?", set())):
         pool = Pool(question, passages, {"base": [*"abc"]}, ENCODER)
         assert explain("c", BY_FACTS, pool).keys() == signals
-        assert explain("b", BY_FACTS, pool).keys() == ({"named"} if "met" in question else set())
+        assert explain("b", BY_FACTS, pool).keys() == ({"named"} if signals else set())
 
 
-def test_a_speaker_of_most_passages_is_no_reason() -> None:
-    """A title that the question names is one."""
-    facts = [Triple("Ada", "met", "Bo")]
-    for title, said in (("", {}), ("Ada", {"in_question": "is about “Ada”, which the question names"})):
-        passages = [PoolPassage(str(number), "Ada spoke", facts, title) for number in range(14)]
-        pool = Pool("What says Ada?", passages, {"base": [passage.id for passage in passages]}, ENCODER)
-        weights = RankingWeights({"in_question": 9e3})
-        pool = pool.extend([PoolPassage("x", "", [])], {})
-        assert explain("3", weights, pool) == said
-
-
-def test_a_name_that_the_question_has_is_not_quoted_once_more() -> None:
-    passages = [PoolPassage(name, f"{name} zeta", [], name) for name in ("Eta theta", "kappa", "iota")]
+def test_a_title_that_the_question_names_is_not_quoted_once_more() -> None:
+    """And a name that is no title is quoted with the other words alone."""
     said = {"in_question": "is about “Eta theta”, which the question names"}
-    found = "found by your retriever (place 1)"
-    for question, more in (
-        ("Eta theta?", {}),
-        ("Eta theta zeta?", {"phrases": "has “Eta theta zeta” of the question"}),
+    for title, question, words, reasons in (
+        ("Eta theta", "Eta theta?", "", said),
+        ("Eta theta", "Eta theta zeta?", "has “Eta theta zeta” of the question", said),
+        ("Eta theta", "Zeta? Eta theta!", "has “Zeta” of the question", said),
+        ("", "Eta theta?", "has “Eta theta” of the question", {}),
     ):
-        pool = Pool(question, passages, {"base": ["Eta theta", "kappa"]}, ENCODER)
-        assert explain("Eta theta", RankingWeights({"in_question": 9.0, "phrases": 9.0}), pool) == said | more
-        both = explain("Eta theta", RankingWeights({"in_question": 9.0, "tied": 9.0}), pool)
-        assert both["in_question"] == said["in_question"] and both["tied"].startswith(found)
-        assert ("zeta" in both["tied"]) == bool(more)
+        own = PoolPassage("a", "Eta theta zeta", [Triple("Eta theta", "has", "zeta")], title)
+        pool = Pool(question, [own, *(PoolPassage(name, name, [], name) for name in ("kappa", "iota"))], {}, ENCODER)
+        reasons_of = list_reasons(pool, find(pool, "a"))
+        assert {one["signal"]: one["reason"] for one in reasons_of if not is_of_lists(one)} == reasons
+        assert [one["reason"] for one in reasons_of if is_of_lists(one)] == ([words] if words else [])
 
 
-def test_a_part_of_a_name_is_not_what_the_question_names() -> None:
-    """And what links a passage to another one is not said once more."""
-    facts = [Triple("Real Madrid", "Real Madrid beat Madrid FC.", "Madrid FC"), Triple("Madrid", "is", "large")]
-    facts.append(Triple("Madrid", "saw", "Bo"))
-    passages = [PoolPassage("a", "", [Triple("Ada", "saw", "Real Madrid")]), PoolPassage("b", "Real Madrid", facts)]
-    passages.append(PoolPassage("c", "kappa", []))
-    weights = RankingWeights({"phrases": 9.0, "in_question": 9.0, "linked": 9.0})
-    for question, signals in (
-        ("Who coached Real Madrid?", {"phrases"}),
-        ("Who saw Madrid?", {"in_question", "linked"}),
-    ):
-        pool = Pool(question, passages, {"base": [*"abc"]}, ENCODER)
-        assert explain("b", weights, pool).keys() == signals
+def test_a_name_that_the_question_has_is_no_link() -> None:
+    facts = [Triple("Madrid", "is", "large"), Triple("Madrid", "saw", "Bo")]
+    passages = [PoolPassage("a", "", [Triple("Ada", "met", "Madrid")]), PoolPassage("b", "Madrid", facts)]
+    for question, signals in (("Who met Madrid?", set()), ("Who met?", {"named"})):
+        pool = Pool(question, [*passages, PoolPassage("c", "kappa", [])], {"base": [*"abc"]}, ENCODER)
+        assert explain("b", pool=pool).keys() == signals
 
 
 def test_a_phrase_stands_in_one_sentence() -> None:
     texts = {"a": "zeta", "b": "Through Steam, users will. A user-base: 2\nbeta", "c": "kappa"}
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
     for question, phrases in (
-        ("Steam users?", set()),
-        ("Steam, users?", {"“Steam, users”"}),
-        ("User base?", {"“User base”"}),
-        ("2 beta?", {"“2 beta”"}),
-        ("A user? A user base?", {"“user base”"}),
+        ("Steam users?", "“Steam” and “users”"),
+        ("Steam, users?", "“Steam, users”"),
+        ("User base?", "“User base”"),
+        ("2 beta?", "“2 beta”"),
+        ("A user? A user base?", "“user base”"),
     ):
         pool = Pool(question, passages, {"base": [*texts]}, ENCODER)
-        seen = explain("b", RankingWeights({"phrases": 99.0}), pool).values()
-        assert {*seen} == {f"has {phrase} of the question" for phrase in phrases}
+        assert say_words(pool, "b") == (f"has {phrases} of the question" if phrases else "")
 
 
 def test_a_web_address_is_no_name() -> None:
@@ -317,14 +313,23 @@ def test_a_web_address_is_no_name() -> None:
         assert ("linked" in explain("b", RankingWeights({"linked": 999.0}), pool)) == is_said
 
 
-def test_another_part_of_a_document_is_no_other_passage() -> None:
+def test_another_part_of_a_document_is_no_reason() -> None:
     facts = {"a": [Triple("Ada", "met", "Bo")], "b": [Triple("Carl", "knows", "Bo")]}
-    passages = [PoolPassage(name, "", facts[name], "Page", "page") for name in "ab"] + [PoolPassage("c", "", [])]
-    pool = Pool("Whom met?", passages, {"base": [*"abc"]}, ENCODER)
-    weights = RankingWeights({"linked": 999.0})
-    beside = "which stands beside “met” of the question in another part of the document"
-    assert explain("b", weights, pool) == {"linked": f"names “Bo”, {beside}: Ada — met — Bo"}
-    assert build_chain(pool, find(pool, "b", weights)) == []
+    for document, is_said in (("page", False), ("", True)):
+        passages = [PoolPassage(name, "", facts[name], "Page", document) for name in "ab"] + [PoolPassage("c", "", [])]
+        pool = Pool("Whom met?", passages, {"base": [*"abc"]}, ENCODER)
+        weights = RankingWeights({"linked": 999.0})
+        assert bool(explain("b", weights, pool)) == bool(build_chain(pool, find(pool, "b", weights))) == is_said
+
+
+def test_a_sentence_that_both_passages_have_is_no_reason() -> None:
+    """It is what a site writes below every page."""
+    below = "His work appeared in Eurogamer and The Observer."
+    for text, is_said in ((below, False), ("His work is in The Observer.", True)):
+        facts = [Triple("Page a", below, "The Observer")], [Triple("Page b", text, "The Observer")]
+        pages = [PoolPassage("a", below, facts[0], "Page a"), PoolPassage("b", text, facts[1], "Page b")]
+        pool = Pool("Whose work?", [*pages, PoolPassage("c", "", [])], {"base": [*"abc"]}, ENCODER)
+        assert bool(explain("b", BY_FACTS, pool)) == bool(build_chain(pool, find(pool, "b"))) == is_said
 
 
 def test_a_sentence_without_its_subject_leads_nowhere_unless_a_title_says_it() -> None:
@@ -350,9 +355,7 @@ def test_a_sentence_without_its_subject_leads_nowhere_unless_a_title_says_it() -
 def test_words_of_a_script_whose_words_cannot_be_told_apart_are_not_quoted() -> None:
     for question, text in (("พระนเรศวรเกิดที่ไหน", "พระนเรศวรเกิดที่พิษณุโลก"), ("父亲是谁", "他的父亲")):
         passages = [PoolPassage("a", "", []), PoolPassage("b", text, [])]
-        pool = Pool(question, passages, {"base": ["a"]}, ENCODER)
-        reason = explain("b", RankingWeights({"new_words": 9.0}), pool)["new_words"]
-        assert reason == "has words of the question"
+        assert say_words(Pool(question, passages, {"base": ["b"]}, ENCODER), "b") == "has words of the question"
 
 
 def test_a_passage_is_called_by_its_title() -> None:
@@ -376,8 +379,7 @@ def test_a_passage_is_called_by_its_title() -> None:
         == "names “Ada”, which another passage is about: Ada — acted in — Hornets"
     )
     both = Pool("Who met?", [passages[0], passages[2]], {"base": []}, ENCODER)
-    beside = "which stands beside “met” of the question in “Ada (actor)”"
-    assert explain("b", weights, both)["linked"] == f"names “Bo”, {beside}: Ada — met — Bo"
+    assert explain("b", weights, both)["linked"] == "names “Bo”, as “Ada (actor)” does: Ada — met — Bo"
     assert build_chain(pool, find(pool, "film")) == [["Ada", "acted in", "Hornets"]]
 
 
@@ -408,9 +410,9 @@ def test_the_reason_is_the_topic_that_is_named() -> None:
     base = {"base": ["a", "b", "page"]}
     others = [PoolPassage("a", "Ada", [Triple("Ada", "acted in", "Hornets")]), PoolPassage("b", "Milk", [])]
     asked = explain("page", pool=Pool("Who made Hornets?", [*others, page], base, ENCODER))
-    assert asked["in_question"] == "names “Hornets”, as the question does" and "named" not in asked
+    assert asked == {}
     named = explain("page", pool=Pool("Who acted?", [*others, page], base, ENCODER))["named"]
-    assert named == "speaks of “Hornets”, which another passage names: Ada — acted in — Hornets"
+    assert named == "names “Hornets”, as another passage does: Ada — acted in — Hornets"
 
 
 def make_pair(fact: Triple, *own: Triple, text: str = "x") -> Pool:
@@ -486,8 +488,7 @@ def test_a_sentence_is_quoted_and_the_words_between_the_names_stay() -> None:
     short = make_pair(Triple("Ada", "Ada, a poet, knows Bob well.", "Bob"), Triple("Carl", "met", "Bob"))
     assert (
         explain("b", RankingWeights({"linked": 999.0}), short)["linked"]
-        == "names “Bob”, which stands beside “knows” and “Ada” of the question in another passage: “Ada, a poet, knows "
-        "Bob well.”"
+        == "names “Bob”, as another passage does: “Ada, a poet, knows Bob well.”"
     )
 
 
@@ -548,14 +549,14 @@ def test_no_reason_says_that_a_passage_names_itself() -> None:
 def test_a_fan_is_linked_and_not_named() -> None:
     """The fan names Dell Curry, as the best passage does; nobody names the fan."""
     reasons = explain("fan")
-    assert reasons["linked"] == f"names “Dell Curry”, {BESIDE}: {FACT}"
+    assert reasons["linked"] == f"names “Dell Curry”, as another passage does: {FACT}"
     assert not reasons.keys() & {"named", "in_question"}
 
 
 def test_shares_are_those_of_the_ranking_and_descend() -> None:
     for name in PASSAGES:
         ranked = find(POOL, name)
-        reasons = explain_place(POOL, ranked)
+        reasons = list_reasons(POOL, ranked)
         shares = [reason["share"] for reason in reasons]
         found = [reason["share"] for reason in reasons if reason["reason"].startswith("found by ")]
         assert shares == sorted(shares, reverse=True) and all(share >= 0.05 for share in shares if share not in found)
@@ -564,58 +565,19 @@ def test_shares_are_those_of_the_ranking_and_descend() -> None:
 
 
 def test_what_moved_a_passage_little_is_no_reason_beside_what_moved_it_much() -> None:
-    for weight, is_said in ((1.0, True), (20.0, False)):
-        seen = explain("milk", RankingWeights({"in_question": weight, "new_words": 1.0}))
-        assert ("new_words" in seen) == is_said and "in_question" in seen
+    for weight, is_said in ((1.0, True), (0.01, False)):
+        weights = RankingWeights({"named": 9.0 * weight, "tied": 9.0})
+        assert ("named" in explain("dell", weights)) == is_said
 
 
-def test_parts_of_the_question_are_a_reason_however_small() -> None:
-    texts = {"a": "eta theta", "b": "zeta", "c": "kappa"}
-    passages = [PoolPassage(name, text, [], text) for name, text in texts.items()]
-    pool = Pool("Eta theta, zeta?", passages, {"base": [*texts]}, ENCODER)
-    seen = explain("a", RankingWeights({"tied": 90.0, "phrases": 0.2, "in_question": 0.2}), pool)
-    assert [*seen] == ["tied", "phrases"]
-
-
-def test_the_rarest_words_that_question_and_passage_write_alike_stand_beside_the_places() -> None:
-    texts = {
-        "a": "alpha beta gamma delta of us https://x.org/pi",
-        "b": "alpha",
-        "c": "alpha beta",
-        "d": "beta gamma pi",
-    }
-    passages = [PoolPassage(name, text, []) for name, text in texts.items()]
-    question = "Alphabeta? Delta! (Of) them, Gamma; by Beta, for alpha, pi?"
-    pool = Pool(question, passages, {"bm25": [*"abcd"]}, ENCODER)
-    for signals in ({"walk": 9.0, "tied": 9.0}, {"new_words": 9.0}, {}):
-        (found,) = explain_place(pool, find(pool, "a", RankingWeights(signals)))
-        assert found["reason"] == "found by its words (place 1); has “Delta”, “Gamma” and “alpha” of the question"
-
-
-def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
-    """Not by a fact or by words, which have reasons of their own, and not by a list that lacks it."""
-    lists = {
-        "bm25": ["dell", "cheese", "milk"],
-        "dense": ["milk", "deleted", "dell"],
-    }
+def test_where_a_passage_stands_in_the_lists() -> None:
+    lists = {"bm25": ["dell", "cheese", "milk"], "dense": ["milk", "deleted", "dell"]}
     pool = Pool(QUESTION, make_pool("milk", "dell", "cheese").passages, lists, ENCODER)
-    weights = RankingWeights({"tied": 9.0})
     assert list_ranks(pool, "dell") == {"bm25": 1, "dense": 3} and list_ranks(pool, "cheese") == {"bm25": 2}
-    milk = "found by its words (place 3) and its meaning (place 1); has “milk” of the question"
-    assert explain("milk", weights, pool) == {"tied": milk}
-    dell = "found by its words (place 1) and its meaning (place 3); has “play” of the question"
-    assert explain("dell", weights, pool) == {"tied": dell}
-    both = explain("milk", RankingWeights({"tied": 9.0, "walk": 9.0}), pool)
-    assert [*both.values()] == [milk]  # not said twice
-    both = explain("milk", RankingWeights({"tied": 9.0, "new_words": 9.0}), pool)
-    assert [*both] == ["tied"]  # which has the new word, too
-    assert find(pool, "cheese", weights).tied_by is None
-    by_words = Pool(QUESTION, pool.passages, {"bm25": ["milk", "dell"]}, ENCODER)
-    assert explain("dell", weights, by_words) == {"tied": "found by its words (place 2); has “play” of the question"}
-    named = find(POOL, "dell", weights)
-    assert named.shares["tied"] > 0.05 and named.tied_by is None
-    (asked,) = rank(Pool("milk?", [pool.passages[0]], {"bm25": []}, ENCODER), weights)
-    assert "tied" in asked.signals and asked.tied_by is None
+    for name, places, word in (("milk", (3, 1), "milk"), ("dell", (1, 3), "play")):
+        found = f"found by its words (place {places[0]}) and its meaning (place {places[1]})"
+        (reason,) = list_reasons(pool, find(pool, name))
+        assert reason["reason"] == f"{found}; has “{word}” of the question"
     assert list_ranks(pool, "unknown") == {}
 
 

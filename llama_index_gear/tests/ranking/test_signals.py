@@ -45,15 +45,6 @@ def measure(pool: Pool, *best: int) -> dict[str, list[float]]:
     return {name: values[: -len(FILLERS)].tolist() for name, values in place_first(pool, *best).compare().items()}
 
 
-def test_words_are_found_beside_a_text_without_spaces_in_linear_time() -> None:
-    def write(size: int) -> Company:
-        shared = make_passage("a", "bread of " + "字" * size + " https://flour.example/bakery")
-        return place_first(make_pool("Bread?", shared, make_passage("b", "flour bakery")), 1)
-
-    assert write(20_000).list_new_words(0) == ["bread"]
-    assert_linear(lambda company: company.list_new_words(0), write, 20_000)
-
-
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 PLACES = {"a": 0, "b": 1, "c": 2}
@@ -205,17 +196,6 @@ def test_new_words_are_those_that_the_two_best_lack() -> None:
     assert measure(pool, 0, 2)["new_words"] == pytest.approx([0, dell, 0, 0])
     assert measure(pool, 0, 3, 1)["new_words"] == pytest.approx([stephen, dell, 0, 0])
     assert measure(pool, 3, 1, 0)["new_words"] == pytest.approx([stephen, dell, stephen, 0])
-
-
-def test_the_words_that_are_new_as_the_passage_writes_them() -> None:
-    company = place_first(POOL, 0, 1)
-    assert [set(company.list_new_words(place)) for place in range(4)] == [{"father", "stephen"}, {"play"}, set(), set()]
-    assert place_first(POOL, 3, 0).list_new_words(1) == ["play"]
-    plural = make_pool("Plays or a play?", make_passage("a", "He played"), CHEESE)
-    assert place_first(plural, 1).list_new_words(0) == ["played"]
-    texts = [make_passage("a", "one"), make_passage("b", "two"), make_passage("c", "Echo one 20_11 two delta"), CHEESE]
-    rare = place_first(make_pool("Delta echo 20_11 one two?", *texts), 3)
-    assert rare.list_new_words(2)[:2] in (["delta", "echo"], ["echo", "delta"]) and len(rare.list_new_words(2)) == 3
 
 
 def test_phrases_are_the_question_s_neighboring_words() -> None:
@@ -434,11 +414,11 @@ def test_a_passage_is_tied_by_its_place_in_the_first_list() -> None:
         pool = Pool("?", passages, {"pagerank": ["b"], **dict(reversed(lists.items()))}, ENCODER)
         name = next(iter(lists))
         company = Company(pool)
-        assert company.first_list == name and company.first_places == pytest.approx(near[name])
+        assert company.first_places == pytest.approx(near[name])
         assert company.compare()["tied"] == pytest.approx(near[name])
         del lists[name]
     company = Company(Pool("?", passages, {"pagerank": ["b"]}, ENCODER))
-    assert company.first_list is None and company.compare()["tied"].tolist() == [0, 0, 0]
+    assert company.compare()["tied"].tolist() == [0, 0, 0]
 
 
 def test_a_passage_is_tied_by_a_name_a_link_or_its_words() -> None:

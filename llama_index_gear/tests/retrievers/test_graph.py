@@ -118,7 +118,7 @@ async def test_the_graph_brings_what_no_list_has(store: GeARVectorStore) -> None
     ]
     reasons = {reason["signal"]: reason["reason"] for reason in by_id["dell"]["gear_reasons"]}
     fact = "Stephen — has the father — Dell Curry"
-    assert reasons["named"] == f"speaks of “Dell Curry”, which another passage names: {fact}"
+    assert reasons["named"] == f"names “Dell Curry”, as another passage does: {fact}"
     for metadata in by_id.values():
         assert metadata["gear_ranks"] and all(rank >= 1 for rank in metadata["gear_ranks"].values())
 
