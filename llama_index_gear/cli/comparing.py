@@ -22,7 +22,7 @@ from llama_index_gear.nodes import shorten
 from llama_index_gear.ranking.learning import RankingFit, fit_ranking
 from llama_index_gear.ranking.measures import permutation_p_value, recall
 from llama_index_gear.ranking.pool import Pool
-from llama_index_gear.ranking.ranker import rank
+from llama_index_gear.ranking.ranker import rank_ids
 
 METHODS = DENSE, HYBRID, GRAPH = "dense", "hybrid", "GraphRetriever"
 CUTS = (2, 5, 10)
@@ -289,7 +289,7 @@ def learn_weights(store: GeARVectorStore, questions: Sequence[Question]) -> Rank
 def _choose_gold(
     pool: Pool, gold: frozenset[str], names: Mapping[str, Sequence[str]], retriever: GraphRetriever
 ) -> list[str]:
-    ranked = [ranked.id for ranked in rank(pool, retriever.weights)]
+    ranked = rank_ids(pool, retriever.weights)
     return [next((node_id for node_id in ranked if name in names.get(node_id, ())), name) for name in sorted(gold)]
 
 

@@ -19,7 +19,7 @@ from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_fl
 from llama_index_gear.flow import Flow, RunFunction, ask
 from llama_index_gear.llm.spans import show_ids, show_nodes, span_flow
 from llama_index_gear.ranking.pool import Content, Pool, PoolPassage, read_content
-from llama_index_gear.ranking.ranker import rank
+from llama_index_gear.ranking.ranker import rank_ids
 from llama_index_gear.ranking.reasons import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.store.access import encoder_of
@@ -103,7 +103,7 @@ class PoolRetrieval:
 
     def choose_start(self, pool: Pool) -> list[str]:
         """Return the ids of the passages that PageRank starts from: the first ten of a pool's ranking."""
-        return [ranked.id for ranked in rank(pool, self.weights, _START_PASSAGES, words=False)]
+        return rank_ids(pool, self.weights)[:_START_PASSAGES]
 
     def widen_flow(
         self, pool: Pool, nodes: Mapping[str, BaseNode], linked: Sequence[StoredTriple] = ()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from llama_index_gear.ranking.pool import Pool
-from llama_index_gear.ranking.signals import Company, Link, order
+from llama_index_gear.ranking.signals import Company, Floats, Link, order
 from llama_index_gear.ranking.weights import RankingWeights
 
 _FIRST = 10
@@ -47,17 +47,11 @@ class Ranked(NamedTuple):
     first: list[int]
 
 
-def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None, *, words: bool = True) -> list[Ranked]:
-    """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool.
-
-    With `words=False` no phrases are listed, which takes as long as the ranking of a large pool.
-    """
+def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[Ranked]:
+    """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool."""
     if not pool.passages:
         return []
-    company = Company(pool, weights.signals)
-    signals = company.compare()
-    added = {name: weight * signals[name] for name, weight in weights.signals.items()}
-    scores = np.sum(list(added.values()), axis=0) if added else np.zeros(len(pool.passages))
+    company, signals, added, scores = _add_up(pool, weights)
     powers = np.exp(scores - scores.max())
     powers /= powers.sum()
     shares = {name: values - values.mean() for name, values in added.items()}
@@ -77,8 +71,22 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None, *, words
                 linked_by=linked,
                 page_link=page_link,
                 leads=leads,
-                phrases=company.list_phrases(place) if words else [],
+                phrases=company.list_phrases(place),
                 first=places[:_FIRST],
             )
         )
     return ranked
+
+
+def rank_ids(pool: Pool, weights: RankingWeights) -> list[str]:
+    """Return the ids of all passages of a pool in the order of `rank`, without what places them."""
+    return [pool.passages[place].id for place in order(_add_up(pool, weights)[-1])] if pool.passages else []
+
+
+def _add_up(pool: Pool, weights: RankingWeights) -> tuple[Company, dict[str, Floats], dict[str, Floats], Floats]:
+    """Return a pool's best passages, its signals, what each adds to the sum, and the sum of each passage."""
+    company = Company(pool, weights.signals)
+    signals = company.compare()
+    added = {name: weight * signals[name] for name, weight in weights.signals.items()}
+    scores: Floats = np.sum(list(added.values()), axis=0) if added else np.zeros(len(pool.passages))
+    return company, signals, added, scores

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from llama_index_gear.ranking.pool import Pool, PoolPassage
-from llama_index_gear.ranking.ranker import rank
+from llama_index_gear.ranking.ranker import rank, rank_ids
 from llama_index_gear.ranking.signals import Company, find_ranks, score_by_lists
 from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
 from llama_index_gear.store.bm25 import make_encoder
@@ -171,10 +171,12 @@ def test_what_leads_to_a_passage_is_a_fact_of_another_best_one(pool: Pool, weigh
 @given(pools(), WEIGHTS, st.integers(1, 12))
 def test_the_first_of_a_ranking_are_those_of_the_whole(pool: Pool, weights: RankingWeights, top_k: int) -> None:
     assert rank(pool, weights, top_k) == rank(pool, weights)[:top_k]
+    assert [place.id for place in rank(pool, weights)] == rank_ids(pool, weights)
 
 
 def test_nothing_is_ranked_as_nothing() -> None:
     assert rank(make_pool("alpha"), RankingWeights.default()) == []
+    assert rank_ids(make_pool("alpha"), RankingWeights.default()) == []
     assert rank(make_pool(""), RankingWeights({})) == []
 
 
