@@ -14,11 +14,13 @@ ENGLISH = frozenset(
 )
 """Function words of English, and adverbs that open a sentence."""
 GENERAL = frozenset(
-    "according actual actually addition additional another available based best better big bigger biggest cannot"
-    " certain concerning could different due else entire eventually exact exactly general good great important"
-    " keep kind kinds large larger largest last late less long longer longest lot lots main major make makes"
-    " making might must new newer newest old older oldest overall particular possible previous previously really"
-    " recent recently regarding related same second shall similar small smaller smallest special specific"
-    " specifically thing things total type types upcoming use used uses usual usually various way ways whole".split()
+    "according actual actually addition additional another available based best better big bigger biggest"
+    " cannot certain concerning could describe describes different due else entire eventually exact exactly"
+    " explain general good great important keep kind kinds large larger largest last late less long longer"
+    " longest lot lots main major make makes making mention mentions might must new newer newest old older"
+    " oldest overall particular possible previous previously really recent recently regarding related"
+    " respective respectively same say says second shall similar small smaller smallest special specific"
+    " specifically summarize thing things think thinks total type types upcoming use used uses usual usually"
+    " various want wants way ways whole".split()
 )
 """English words besides these that fit any subject."""

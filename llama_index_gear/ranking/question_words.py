@@ -18,13 +18,15 @@ from llama_index_gear.triple import SPACELESS
 _WORDS = re.compile(r"\w+")
 _UNPARTED = r"[^\w.,;:!?()]+"  # what stands between words of one sentence
 _LEAST_DIGITS = 3  # of a number that is quoted alone
-_MOST_WORDS, _MOST_FORMS = 5, 2  # that are quoted
+_MOST_WORDS = 5  # that are quoted
 _LEAST_WORDS = 2  # of those that tell nothing
+_NEARLY_ALL = 5 / 6  # of the pool
 _LEAST_PART = 1 / 3  # of the most telling word's weight
 _LEAST_WEIGHT = 0.05  # of a word that most of the pool has
 _LONGEST = 160  # characters of what is quoted
 _QUOTES = re.compile(r"[\"“”„«»()\[\]]")
 _BEFORE, _BEHIND = re.compile(r"(\w+) \Z"), re.compile(r" (\w+)")
+_ENDING = re.compile(r"(?<=\w{3})(?:ies|y|es|e|s|ed|d|ing)\Z")
 _HAS_NO_SPACES = re.compile(f"[{SPACELESS}]")
 
 
@@ -54,22 +56,22 @@ class QuestionWords:
             for number in {number for numbers in self._numbers.values() for number in numbers}
         }
         self._written: dict[str, str] = {}
-        self._speakers: dict[str, bool] = {}
+        self._everywhere: dict[str, bool] = {}
         self._parts: dict[str, tuple[bool, list[tuple[str, bool]]]] = {}
 
     def describe(self, ranked: Ranked, said: Collection[str], *, must: bool) -> str:
-        """Say which words of the question a passage has: five at most, phrases whole, the most telling first.
+        """Say which words of the question a passage has, phrases whole, the most telling first, at most five.
 
-        The others weigh a third of it or more, or are names or rare. Who speaks in most of the pool is left out. Where
-        there are none, it is said which words the passage has in another form, as BM25 reads them.
+        The others weigh a third of it or more, or are names or rare. What nearly all of the pool has is left out, and
+        who speaks in most of it. A word that the passage only has in another form weighs half, and that is quoted.
 
         Args:
             ranked: the passage.
             said: words in small letters that another reason says.
-            must: if nothing else can be said, quote what most of the pool has, and who speaks.
+            must: if nothing tells anything, quote the best all the same.
 
         Returns:
-            `has “…” and “…” of the question`; "" if there is nothing to say.
+            `has “…” and “…” (for “…”) of the question`; "" if there is nothing to say.
 
         """
         place = self._pool.places[ranked.id]
@@ -81,26 +83,24 @@ class QuestionWords:
         }
         if not weights:
             return ""
-        line = write_plain_line(self._pool, place)
-        written, whole = set(line.split()), set[str]()
-        exact, forms = dict[str, float](), dict[str, float]()
-        for phrase in _list_whole(self._pool, ranked):
-            words = weights.keys() & set(phrase.split())
-            if words and not _HAS_NO_SPACES.search(phrase):
-                exact[phrase] = max(map(weights.__getitem__, words))
-                whole |= words
+        phrases = {phrase: words for phrase, words in self._list_phrases(ranked) if weights.keys() & words}
+        telling = {phrase: max(weights.get(word, -1.0) for word in words) for phrase, words in phrases.items()}
+        whole = {word for words in phrases.values() for word in words}
+        written = set(write_plain_line(self._pool, place).replace("_", " ").split())
+        forms = dict[str, str]()
         for word, weight in weights.items():
-            if word not in written or _HAS_NO_SPACES.search(word):
-                forms[word] = weight
-            elif word not in whole and not self._is_part(place, word):
-                exact[word] = weight
-        if told := self._choose(exact):
-            return self._describe_exact(told)
-        if told := self._choose(forms):
-            return self._describe_forms(line, told)
-        if must and exact:
-            return self._describe_exact(sorted(exact, key=exact.__getitem__, reverse=True)[:_LEAST_WORDS])
-        return self._describe_forms(line, [*forms][:1]) if must and forms else ""
+            if word in whole:
+                continue
+            if word in written or _HAS_NO_SPACES.search(word):
+                if not self._is_part(place, word):
+                    telling[word] = weight
+            elif form := _find_form(word, written):
+                telling[word], forms[word] = weight / 2, form
+        told = self._choose(telling, must=must)
+        if any(map(_HAS_NO_SPACES.search, told)):  # a part of a word may be meant
+            return "has words of the question"
+        quoted = [f"“{forms[text]}” (for {self._quote(text)})" if text in forms else self._quote(text) for text in told]
+        return f"has {join(quoted)} of the question" if quoted else ""
 
     def are_in(self, words: Collection[str]) -> bool:
         """Return True if one of some words, in small letters, is a word of the question that half of the pool lacks."""
@@ -111,13 +111,14 @@ class QuestionWords:
         rate = (1 + len(self._above[number] - {place})) / (1 + others)
         return rate * math.log(rate * len(self._pool.passages) / self._pool.having[number])
 
-    def _choose(self, weights: Mapping[str, float]) -> list[str]:
-        """Choose the most telling words and phrases; if none tells anything, two that most of the pool lacks."""
-        weights = {text: weight for text, weight in weights.items() if not self._is_speaker(text)}
+    def _choose(self, weights: Mapping[str, float], *, must: bool) -> list[str]:
+        """Choose words and phrases: what tells anything, else two that most of the pool lacks, else any."""
         ordered = sorted(weights, key=lambda text: (-weights[text], self._count(text)))
-        best = max(weights.values(), default=0.0)
-        told = [text for text in ordered if self._is_telling(text, weights[text], best)]
-        return told[:_MOST_WORDS] or [text for text in ordered if not self._is_frequent(text)][:_LEAST_WORDS]
+        open_ones = [text for text in ordered if not self._is_everywhere(text)]
+        best = max((weights[text] for text in open_ones), default=0.0)
+        told = [text for text in open_ones if self._is_telling(text, weights[text], best)][:_MOST_WORDS]
+        rare = [text for text in open_ones if not self._is_frequent(text)]
+        return told or rare[:_LEAST_WORDS] or (ordered[:_LEAST_WORDS] if must else [])
 
     def _is_telling(self, text: str, weight: float, best: float) -> bool:
         """Return True for a phrase, and a word that weighs enough, is a name, or rare and not less frequent above."""
@@ -142,14 +143,14 @@ class QuestionWords:
         written = self._spell(word)
         return written != word and not self._pool.is_ordinary(written)
 
-    def _is_speaker(self, text: str) -> bool:
-        """Return True for the name of who speaks in more than half of the pool, and in more than twelve passages."""
-        if text not in self._speakers:
-            written = self._spell(text)
-            names = {written, written.replace(" ", "")}
-            least = max(MAX_LINK_PASSAGES, len(self._pool.passages) / 2)
-            self._speakers[text] = written != text and self._pool.is_speaker(names, least)
-        return self._speakers[text]
+    def _is_everywhere(self, text: str) -> bool:
+        """Return True for a word that nearly all of a large pool has, and for who speaks in more than half of it."""
+        if text not in self._everywhere:
+            written, number = self._spell(text), len(self._pool.passages)
+            is_common = " " not in text and self._count(text) > max(MAX_LINK_PASSAGES, _NEARLY_ALL * number)
+            names, least = {written, written.replace(" ", "")}, max(MAX_LINK_PASSAGES, number / 2)
+            self._everywhere[text] = is_common or (written != text and self._pool.is_speaker(names, least))
+        return self._everywhere[text]
 
     def _spell(self, text: str) -> str:
         if text not in self._written:
@@ -196,27 +197,46 @@ class QuestionWords:
         for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text):
             start = max(0, match.start() - _LONGEST)
             beside = _BEFORE.search(text[start : match.start()]) if is_last else _BEHIND.match(text, match.end())
-            if not beside or beside[1] == beside[1].lower() or _is_empty(self._pool, beside[1].lower()):
+            other = beside[1] if beside else ""
+            if other == other.lower() or _is_empty(self._pool, other.lower()) or self._pool.is_ordinary(other):
                 return True
         return False
 
-    def _describe_exact(self, told: Iterable[str]) -> str:
-        quoted = [_quote(self._spell(text)) for text in told]
-        return f"has {join(quoted)} of the question"
+    def _quote(self, text: str) -> str:
+        return f"“{shorten(self._spell(text), _LONGEST)}”"
 
-    def _describe_forms(self, line: str, told: Iterable[str]) -> str:
-        if any(map(_HAS_NO_SPACES.search, told)):  # a part of a word may be meant
-            return "has words of the question"
-        written = self._pool.encoder.find_written(line)
-        forms = {word: written[number] for word in told for number in self._numbers[word] if number in written}
-        said = [f"{_quote(form)} ({_quote(self._spell(word))} in the question)" for word, form in forms.items()]
-        return f"has {join(said[:_MOST_FORMS])}" if said else ""
+    def _list_phrases(self, ranked: Ranked) -> list[tuple[str, list[str]]]:
+        """List phrases of the question, with their words, that a passage writes without a mark that parts sentences.
+
+        Such a mark may stand there if the question has it, too. Of its words two or more say something, are numbers, or
+        have a capital, but for compounds. What stands in another phrase is left out, and scripts without spaces.
+        """
+        if not ranked.phrases:
+            return []
+        plain = unify_spelling(read_plain(self._pool.passages[self._pool.places[ranked.id]].text))
+        asked, found = unify_spelling(self._pool.question), dict[str, list[str]]()
+        for phrase in ranked.phrases:
+            words = phrase.split()
+            says = [one for one in words if one in self._numbers or one.isdecimal() or self._spell(one) != one]
+            pattern = rf"(?<!\w){_UNPARTED.join(map(re.escape, words))}(?!\w)"
+            if (len(says) > 1 or "-" in self._spell(phrase)) and not _HAS_NO_SPACES.search(phrase):
+                if re.search(pattern, plain, re.IGNORECASE) or not re.search(pattern, asked, re.IGNORECASE):
+                    found[phrase] = words
+        return [
+            one for one in found.items() if not any(f" {one[0]} " in f" {other} " != f" {one[0]} " for other in found)
+        ]
 
 
 def join(parts: Sequence[str]) -> str:
     """Join parts of a sentence by commas and "and"."""
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def _find_form(word: str, written: Iterable[str]) -> str | None:
+    """Return the first word, by letters, that differs from a word in its ending alone: “parties” for “party”."""
+    stem = _ENDING.sub("", word)
+    return min((one for one in written if one.startswith(stem) and _ENDING.sub("", one) == stem), default=None)
 
 
 def spell(text: str, phrase: str) -> str:
@@ -238,26 +258,6 @@ def _find_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
     """Return the words of a text, in small letters, and where each begins and ends."""
     found = [*_WORDS.finditer(text)]
     return [match[0].lower() for match in found], [match.span() for match in found]
-
-
-def _quote(text: str) -> str:
-    return f"“{shorten(text, _LONGEST)}”"
-
-
-def _list_whole(pool: Pool, ranked: Ranked) -> list[str]:
-    """List the question's phrases that a passage writes without a mark between the words that parts sentences.
-
-    Such a mark may stand there if the question has it, too. What stands in another phrase is left out.
-    """
-    if not ranked.phrases:
-        return []
-    plain, asked = unify_spelling(read_plain(pool.passages[pool.places[ranked.id]].text)), unify_spelling(pool.question)
-    found = []
-    for phrase in ranked.phrases:
-        pattern = rf"(?<!\w){_UNPARTED.join(map(re.escape, phrase.split()))}(?!\w)"
-        if re.search(pattern, plain, re.IGNORECASE) or not re.search(pattern, asked, re.IGNORECASE):
-            found.append(phrase)
-    return [phrase for phrase in found if not any(f" {phrase} " in f" {other} " != f" {phrase} " for other in found)]
 
 
 def _is_empty(pool: Pool, word: str) -> bool:

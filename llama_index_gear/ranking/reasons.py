@@ -34,6 +34,7 @@ _LEAST_PART = 0.15
 """Nor is one whose share is a smaller part of the largest reason's."""
 _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
+_SAID = 30  # characters beside a name that two passages share by no chance
 _FIRST = 10  # places of a list that speak for a passage
 _GOES_ON = re.compile(r"\w|\s*:")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
@@ -133,11 +134,19 @@ def _is_telling(pool: Pool, place: int, link: Link) -> bool:
     name alone or stands in both passages, or if neither the fact nor the title of its passage has the name.
     """
     fact = link.triple
-    if fact.object in fact.predicate and fact.predicate in pool.passages[place].text:
+    if _is_repeated(pool.passages[place].text, fact.predicate, link.name):
         return False
     says_more = set(write_line(fact.predicate).split()) - set(write_line(f"{fact.subject} {fact.object}").split())
     is_name = not pool.is_ordinary(link.name) and "://" not in link.name
     return len(fact.entities) == 2 and bool(says_more) and is_name and (_has_name(link) or _is_titled(pool, link))
+
+
+def _is_repeated(text: str, sentence: str, name: str) -> bool:
+    """Return True if a text has a name of a sentence with the same thirty characters before or behind it."""
+    start = sentence.find(name)
+    end, length = start + len(name), len(name) + _SAID
+    around = (sentence[max(0, start - _SAID) : end], sentence[start : end + _SAID]) if start >= 0 else ()
+    return any(len(said) == length and said in text for said in around)
 
 
 def _leads(pool: Pool, place: int, link: Link) -> bool:
@@ -189,6 +198,7 @@ def _describe_found(pool: Pool, ranked: Ranked, words: QuestionWords, title: str
     near = {name: rank for name, rank in ranks.items() if rank <= _FIRST} or ranks
     told = words.describe(ranked, set(write_line(title).split()), must="bm25" in near)
     finders = {**_LISTS, "pagerank": "the facts that lead to it"} if is_led else _LISTS
+    near = {name: rank for name, rank in near.items() if told or name != "bm25"} or near
     places = [f"{finders.get(name, name)} (place {rank})" for name, rank in near.items()]
     return "; ".join(filter(None, (f"found by {join(places)}" if places else "", told)))
 

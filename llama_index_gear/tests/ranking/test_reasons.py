@@ -107,9 +107,10 @@ def test_words_are_quoted_as_the_question_writes_them() -> None:
     texts = {"a": "Alpha", "b": "zeta", "f": "eta theta zebras"}
     passages = [PoolPassage(name, text, []) for name, text in texts.items()]
     for question, said in (
-        ("zeta? eta theta zebra", "has “eta theta” of the question"),
+        ("zeta? eta theta zebra", "has “eta theta” and “zebras” (for “zebra”) of the question"),
         ("Zebras? “Eta”-Theta?", "has “Eta-Theta” and “Zebras” of the question"),
-        ("A zebra?", "has “zebras” (“zebra” in the question)"),
+        ("A zebra?", "has “zebras” (for “zebra”) of the question"),
+        ("Theta, that etas?", "has “Theta” and “eta” (for “etas”) of the question"),  # and not “Theta eta”
     ):
         pool = Pool(question, passages, {"base": [*texts]}, ENCODER)
         assert say_words(pool, "f") == said
