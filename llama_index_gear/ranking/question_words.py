@@ -55,6 +55,7 @@ class QuestionWords:
             number: {place for place in first if number in pool.find_asked(place)}
             for number in {number for numbers in self._numbers.values() for number in numbers}
         }
+        self._counts: dict[str, int] = {}
         self._written: dict[str, str] = {}
         self._everywhere: dict[str, bool] = {}
         self._parts: dict[str, tuple[bool, list[tuple[str, bool]]]] = {}
@@ -131,8 +132,10 @@ class QuestionWords:
 
     def _count(self, text: str) -> int:
         """Return the number of passages that have the rarest word of a text."""
-        rarest = [numbers[0] for word in text.split() if (numbers := self._numbers.get(word))]
-        return min(map(self._pool.having.__getitem__, rarest), default=0)
+        if text not in self._counts:
+            rarest = [numbers[0] for word in text.split() if (numbers := self._numbers.get(word))]
+            self._counts[text] = min(map(self._pool.having.__getitem__, rarest), default=0)
+        return self._counts[text]
 
     def _is_frequent(self, text: str) -> bool:
         """Return True if more than half of the pool, and more than twelve passages, have a word."""
