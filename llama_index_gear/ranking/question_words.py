@@ -55,6 +55,7 @@ class QuestionWords:
             number: {place for place in first if number in pool.find_asked(place)}
             for number in {number for numbers in self._numbers.values() for number in numbers}
         }
+        self._counts: dict[str, int] = {}
         self._written: dict[str, str] = {}
         self._everywhere: dict[str, bool] = {}
         self._parts: dict[str, tuple[bool, list[tuple[str, bool]]]] = {}
@@ -131,8 +132,10 @@ class QuestionWords:
 
     def _count(self, text: str) -> int:
         """Return the number of passages that have the rarest word of a text."""
-        rarest = [numbers[0] for word in text.split() if (numbers := self._numbers.get(word))]
-        return min(map(self._pool.having.__getitem__, rarest), default=0)
+        if text not in self._counts:
+            rarest = [numbers[0] for word in text.split() if (numbers := self._numbers.get(word))]
+            self._counts[text] = min(map(self._pool.having.__getitem__, rarest), default=0)
+        return self._counts[text]
 
     def _is_frequent(self, text: str) -> bool:
         """Return True if more than half of the pool, and more than twelve passages, have a word."""
@@ -175,10 +178,10 @@ class QuestionWords:
         With it goes True if the other word of the name stands before it.
         """
         question, names = self._pool.question, list[tuple[str, bool]]()
-        words, spans = _find_words(question)
-        if word not in words:  # its letters have another spelling
+        words, spans, starts = _find_words(question)
+        if word not in starts:  # its letters have another spelling
             return False, names
-        at = words.index(word)
+        at = starts[word][0]
         for one, other in ((at - 1, at), (at, at + 1)):
             if one < 0 or other == len(words):
                 continue
@@ -242,9 +245,9 @@ def _find_form(word: str, written: Iterable[str]) -> str | None:
 def spell(text: str, phrase: str) -> str:
     """Return some words of a line as a text writes them, with its capitals and marks, but for quotes and brackets."""
     if text.isascii() and phrase.isascii():  # far faster than a pattern of its own, and the same words
-        written, spans = _find_words(text)
+        written, spans, starts = _find_words(text)
         wanted = phrase.lower().split()
-        for place in range(len(written) - len(wanted) + 1):
+        for place in starts.get(wanted[0], ()):
             if written[place : place + len(wanted)] == wanted:
                 return _QUOTES.sub("", text[spans[place][0] : spans[place + len(wanted) - 1][1]])
         return phrase
@@ -254,10 +257,14 @@ def spell(text: str, phrase: str) -> str:
 
 
 @lru_cache(maxsize=8)  # the question's, for each of its words
-def _find_words(text: str) -> tuple[list[str], list[tuple[int, int]]]:
-    """Return the words of a text, in small letters, and where each begins and ends."""
+def _find_words(text: str) -> tuple[list[str], list[tuple[int, int]], dict[str, list[int]]]:
+    """Return the words of a text, in small letters; where each begins and ends; and the places of each word."""
     found = [*_WORDS.finditer(text)]
-    return [match[0].lower() for match in found], [match.span() for match in found]
+    words = [match[0].lower() for match in found]
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(words):
+        places.setdefault(word, []).append(place)
+    return words, [match.span() for match in found], places
 
 
 def _is_empty(pool: Pool, word: str) -> bool:

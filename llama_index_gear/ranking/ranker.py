@@ -23,7 +23,6 @@ class Ranked(NamedTuple):
         shares: name of a signal → what it adds to the weighted sum that ranks the passage, less what it adds on average
             in the pool.
         signals: names of the signals that are not 0 for it.
-        first_rank: its place by the lists together, from 1.
         named_by: the fact of the best passages that names what it is about (`Company.named`); None if no fact does.
         linked_by: the fact of the best passages that names an entity of it (`Company.linked`); None if no fact does.
         page_link: the link between its page and one of the first passages (`Company.page_links`); None if there is
@@ -38,7 +37,6 @@ class Ranked(NamedTuple):
     score: float
     shares: dict[str, float]
     signals: frozenset[str]
-    first_rank: int
     named_by: Link | None
     linked_by: Link | None
     page_link: Link | None
@@ -66,7 +64,6 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
                 score=float(powers[place]),
                 shares={name: float(values[place]) for name, values in shares.items()},
                 signals=frozenset(name for name, values in signals.items() if values[place]),
-                first_rank=first_rank[place],
                 named_by=named,
                 linked_by=linked,
                 page_link=page_link,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
@@ -117,14 +118,10 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
         return []
     facts, names = pool.group_facts(place), pool.names_of(lead.entity)
     known = {*lead.triple.entities, *names}
-    own = [
-        fact
-        for name in names
-        for fact in facts.get(name, ())
-        if _leads_on(pool, fact, known) and _has_subject(pool, place, fact)
-    ]
-    best = sorted(own, key=pool.fact_coverage, reverse=True)[:1]
-    return serialize_triples([lead.triple, *best])
+    own = [fact for name in names for fact in facts.get(name, ())]
+    own.sort(key=pool.fact_coverage, reverse=True)
+    best = (fact for fact in own if _has_subject(pool, place, fact) and _leads_on(pool, fact, known))
+    return serialize_triples([lead.triple, *islice(best, 1)])
 
 
 def _is_telling(pool: Pool, place: int, link: Link) -> bool:
@@ -134,11 +131,11 @@ def _is_telling(pool: Pool, place: int, link: Link) -> bool:
     name alone or stands in both passages, or if neither the fact nor the title of its passage has the name.
     """
     fact = link.triple
-    if _is_repeated(pool.passages[place].text, fact.predicate, link.name):
+    if len(fact.entities) < 2 or "://" in link.name or not (_has_name(link) or _is_titled(pool, link)):
         return False
-    says_more = set(write_line(fact.predicate).split()) - set(write_line(f"{fact.subject} {fact.object}").split())
-    is_name = not pool.is_ordinary(link.name) and "://" not in link.name
-    return len(fact.entities) == 2 and bool(says_more) and is_name and (_has_name(link) or _is_titled(pool, link))
+    if pool.is_ordinary(link.name) or _is_repeated(pool.passages[place].text, fact.predicate, link.name):
+        return False
+    return not set(write_line(fact.predicate).split()) <= set(write_line(f"{fact.subject} {fact.object}").split())
 
 
 def _is_repeated(text: str, sentence: str, name: str) -> bool:

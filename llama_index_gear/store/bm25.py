@@ -94,17 +94,6 @@ class WordEncoder:
             return self._numbers.read(_split_words(text))
         return list(chain.from_iterable(map(self._numbers.__getitem__, pieces)))
 
-    def find_written(self, line: str) -> dict[int, str]:
-        """Return the number of each word of a line → the first text between white space that has it."""
-        words = dict.fromkeys(line.split())
-        is_plain = line.isascii() and max(map(len, words), default=0) <= _LONG_PIECE
-        numbers = map(self._numbers.__getitem__, map(str.lower, words)) if is_plain else map(self.list_words, words)
-        found: dict[int, str] = {}
-        for word, of_word in zip(words, numbers, strict=True):
-            for number in of_word:
-                found.setdefault(number, word)
-        return found
-
     def split_words(self, text: str) -> set[int]:
         """Return the numbers of the text's words, as `list_words` has them."""
         return set(self.list_words(text))
@@ -175,8 +164,8 @@ def _to_dict(vector: models.SparseVector | None) -> dict[int, float]:
 def _split_words(text: str) -> str:
     """Return the text's one spelling with its overlong words split, and text without spaces as pairs of letters.
 
-    It changes no short text of ASCII, and `list_words` and `find_written` don't ask it about these: a rule that does
-    must hold there too.
+    It changes no short text of ASCII, and `list_words` doesn't ask it about these: a rule that does must hold
+    there too.
     """
     text = unify_spelling(text)
     if "ß" in text or "ẞ" in text:  # as entity keys have it: "STRASSE" is "Straße"

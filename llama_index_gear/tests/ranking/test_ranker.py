@@ -95,7 +95,6 @@ def test_a_passage_adds_up_its_weighted_signals(pool: Pool, weights: RankingWeig
     assert [ranked[id_].score for id_ in pool.places] == pytest.approx([power / sum(powers) for power in powers])
     for id_, place in pool.places.items():
         assert ranked[id_].signals == {name for name, values in signals.items() if values[place]}
-        assert company.order[ranked[id_].first_rank - 1] == place
         assert ranked[id_].shares.keys() == weights.signals.keys()
 
 
@@ -162,7 +161,7 @@ def test_what_leads_to_a_passage_is_a_fact_of_another_best_one(pool: Pool, weigh
             place.named_by is not None,
             place.linked_by is not None,
         )
-        above = company.order[: place.first_rank - 1]
+        above = company.order[: company.order.index(own)]
         assert place.leads == [link for link in (place.named_by, place.linked_by) if link and link.place in above]
         assert bool(place.phrases) == ("phrases" in place.signals)
         assert [pool.passages[first].id for first in place.first] == [one.id for one in ranked[:10]]
@@ -183,7 +182,7 @@ def test_nothing_is_ranked_as_nothing() -> None:
 def test_one_passage_has_all() -> None:
     (only,) = rank(make_pool("alpha", make_passage("a", "alpha", ("A", "is", "A"))), RankingWeights.default())
     assert (only.id, only.score, only.named_by, only.linked_by) == ("a", 1.0, None, None)
-    assert set(only.shares.values()) == {0.0} and only.first_rank == 1 and only.leads == []
+    assert set(only.shares.values()) == {0.0} and only.leads == []
 
 
 def test_a_fact_of_the_best_brings_up_what_it_names() -> None:

@@ -100,16 +100,6 @@ def test_texts_of_short_words_do_to_the_digit(text: str, between: str) -> None:
     assert encode(repeated) == encode_plainly(repeated)
 
 
-@given(st.lists(st.sampled_from(["playing", "plays", "a_b", "the", "père", "父亲", "x" * 41, "b", "7"])))
-def test_a_word_is_found_as_a_line_writes_it_first(words: list[str]) -> None:
-    encoder = make_encoder("english", 1.0)
-    expected = dict[int, str]()
-    for word in words:
-        for number in encoder.split_words(word):
-            expected.setdefault(number, word)
-    assert encoder.find_written(f" {' '.join(words)} ") == expected
-
-
 @pytest.mark.parametrize("run", ["y" * 5_000, "ł" * 5_000, "ك" * 5_000, "ab1" * 2_000])
 def test_an_overlong_word_counts_as_its_pieces_and_is_found_by_itself(run: str) -> None:
     pieces = [run[start : start + LONGEST] for start in range(0, len(run), LONGEST)]
