@@ -308,9 +308,9 @@ class Pool:
             self._shares[words] = math.fsum(self.question_weights[word] for word in words)
         return self._shares[words]
 
-    def weigh_new(self, place: int, other: int) -> float:
-        """Return the share of the question (`weigh`) that a passage has and another one lacks."""
-        return self.weigh(self.find_asked(place) - self.find_asked(other))
+    def weigh_new(self, words: frozenset[int], other: int) -> float:
+        """Return the share of the question (`weigh`) that those of its words make up that a passage lacks."""
+        return self.weigh(words - self.find_asked(other))
 
     def find_asked(self, place: int) -> frozenset[int]:
         """Return the question's words that a passage has."""

@@ -126,8 +126,8 @@ class Company:
             dense search's list, else another retriever's, else BM25's.
         named: for each passage, the most similar fact of the other best passages that names what it is about; None if
             no fact does.
-        linked: for each passage, the strongest fact of the other best passages that names any entity of it; None if no
-            fact does.
+        linked: for each passage, the strongest fact of the other best passages that names any entity of it
+            (`compare`); None if no fact does.
 
     """
 
@@ -157,7 +157,10 @@ class Company:
                         self._links.setdefault(name, []).append(link)
         places = range(len(pool.passages))
         self.named = [self._find_naming(place) for place in places]
-        self.linked = [self._find_linking(place) for place in places]
+        linking = [self._find_linking(place) for place in places]
+        self.linked = [link for link, _, _ in linking]
+        self._strengths = np.array([strength for _, strength, _ in linking])
+        self._likest = np.array([likest for _, _, likest in linking])
 
     def compare(self) -> dict[str, Floats]:
         """Return the signals of all passages by name, each of shape (passages,).
@@ -173,8 +176,10 @@ class Company:
 
         Of facts:
 
-        - `linked`: of the facts of the best passages that name any entity of it, the highest likeness / log₂(1 +
-          passages that name the entity).
+        - `linked`: of the facts of the best passages that name any entity of it, the highest √((said + 0.02) · (new +
+          0.02) / log₂(1 + place)) / log₂(1 + passages that name the entity). What is said is the fact's likeness. What
+          is new is the share of the question that a fact of its own about the entity has, and the best passage lacks.
+          The place is that of the best passage, from 1.
         - `named`: the likeness of the most similar fact of the best passages that names what it is about.
         - `in_question`: the share of the question that the name of what it is about makes up, if all of it is there.
 
@@ -192,17 +197,18 @@ class Company:
 
     @cached_property
     def _signals(self) -> dict[str, Floats]:
-        linked = np.array([self._strength(link) if link else 0.0 for link in self.linked])
         named = np.array([link.likeness if link else 0.0 for link in self.named])
         return {
             "shared_words": self._compare_words(),
             "walk": self._walk(),
             "phrases": self._find_phrases(),
             "new_words": self._find_new_words(),
-            "linked": linked,
+            "linked": self._strengths,
             "named": named,
             "in_question": np.array([max(map(self._pool.coverage, keys), default=0.0) for keys in self._pool.asked]),
-            "tied": np.maximum.reduce([self.first_places, np.minimum(1.0, _STRONG * linked), named > 0, self._cover()]),
+            "tied": np.maximum.reduce(
+                [self.first_places, np.minimum(1.0, _STRONG * self._likest), named > 0, self._cover()]
+            ),
         }
 
     def _compare_words(self) -> Floats:
@@ -318,10 +324,26 @@ class Company:
         links = [link for key in named for link in self._links_of_others(key, place)]
         return max(links, key=lambda link: link.likeness, default=None)
 
-    def _find_linking(self, place: int) -> Link | None:
-        shared = [entity for entity in self._pool.contents[place].entities if entity in self._links]
-        links = [link for entity in shared for link in self._links_of_others(entity, place)]
-        return max(links, key=self._strength, default=None)
+    def _find_linking(self, place: int) -> tuple[Link | None, float, float]:
+        """Return the strongest fact that names an entity of a passage, its strength, and the highest likeness · rarity.
+
+        They are facts of the other best passages; the strength is `linked` (`compare`).
+        """
+        strongest, most, likest = None, 0.0, 0.0
+        pool = self._pool
+        shared = [entity for entity in pool.contents[place].entities if entity in self._links]
+        facts = pool.group_facts(place) if shared else {}
+        for entity in shared:
+            own = {pool.find_words(fact) for fact in facts[entity]}
+            for link in self._links_of_others(entity, place):
+                rarity = 1 / math.log2(1 + pool.entity_passages[link.entity])
+                new = max(pool.weigh_new(words, link.place) for words in own)
+                both = (link.likeness + _LEAST_SAID) * (new + _LEAST_SAID) / math.log2(2 + self.best.index(link.place))
+                strength = math.sqrt(both) * rarity
+                if strength > most:
+                    strongest, most = link, strength
+                likest = max(likest, link.likeness * rarity)
+        return strongest, most, likest
 
     def _links_of_others(self, entity: str, place: int) -> list[Link]:
         """Return the facts of the other best passages that name an entity, under any of its names.
@@ -386,7 +408,7 @@ class Company:
         said = self._pool.fact_coverage(triple) if ends else 0.0
         for end, other, number in ends:
             if number <= _FOLLOWED:
-                new = self._pool.weigh_new(end, other)
+                new = self._pool.weigh_new(self._pool.find_asked(end), other)
                 strength = math.sqrt((said + new) / 2 + _LEAST_SAID) / math.sqrt(number)
                 strongest = found[end]
                 if strongest is None or strength > strongest.likeness:
@@ -403,9 +425,6 @@ class Company:
         heading = write_line(section)
         found = (place for place in pages if heading in self._pool.contents[place].line)
         return [place for place in found if _has_heading(self._pool.passages[place].text, heading)][:1]
-
-    def _strength(self, link: Link) -> float:
-        return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])
 
 
 def read_plain(text: str) -> str:

@@ -548,8 +548,11 @@ def test_no_reason_says_that_a_passage_names_itself() -> None:
 
 
 def test_a_fan_is_linked_and_not_named() -> None:
-    """The fan names Dell Curry, as the best passage does; nobody names the fan."""
-    reasons = explain("fan")
+    """The fan names Dell Curry, as the best passage does, and adds "play"; nobody names the fan."""
+    fan = PoolPassage("fan", "He cheers", [Triple("Fan", "saw the play of", "Dell Curry")])
+    passages = [fan if passage.id == "fan" else passage for passage in POOL.passages]
+    pool = Pool(QUESTION, passages, POOL.lists, ENCODER)
+    reasons = explain("fan", RankingWeights({**EQUAL.signals, "linked": 4.0}), pool)
     assert reasons["linked"] == f"names “Dell Curry”, as another passage does: {FACT}"
     assert not reasons.keys() & {"named", "in_question"}
 

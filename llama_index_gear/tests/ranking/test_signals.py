@@ -273,13 +273,21 @@ def test_neighbors_are_not_of_two_passages() -> None:
 # -- facts ------------------------------------------------------------------------------------------------------------
 
 
+def link_strength(likeness: float, new: float, place: int = 1, passages: int = 2) -> float:
+    """Return `linked` of a fact of the best passage at this place, for an entity of so many passages."""
+    return math.sqrt((likeness + 0.02) * (new + 0.02) / math.log2(1 + place)) / math.log2(1 + passages)
+
+
 def test_named_by_the_best_passage() -> None:
-    """Stephen's passage is the best. It names Dell, in a fact with "father" and "Stephen" of the question."""
+    """Stephen's passage is the best. It names Dell, in a fact with "father" and "Stephen" of the question.
+
+    Dell's own fact about him adds "played".
+    """
     signals = measure(POOL, 0)
     likeness = POOL.coverage("Stephen Curry has the father Dell Curry") + LEAST
     assert 0.4 < likeness < 1
     assert signals["named"] == pytest.approx([0, likeness, 0, 0])
-    assert signals["linked"] == pytest.approx([0, likeness / math.log2(1 + 2), 0, 0])
+    assert signals["linked"] == pytest.approx([0, link_strength(likeness, POOL.coverage("played")), 0, 0])
     assert place_first(POOL, 0).named[1] == Link(0, STEPHEN.triples[0], "dell curry", likeness)
 
 
@@ -291,11 +299,15 @@ def test_of_facts_that_say_as_much_the_first_names() -> None:
 
 
 def test_linked_by_what_is_not_the_topic() -> None:
-    """Dell's passage is the best: it names Hornets, a topic; and Stephen's names Dell, whom it is about."""
+    """Dell's passage is the best: it names Hornets, a topic; and Stephen's names Dell, whom it is about.
+
+    Stephen's fact adds words; that of Hornets adds none.
+    """
     signals = measure(POOL, 1)
     likeness = POOL.coverage("Dell Curry played for Hornets") + LEAST
     assert signals["named"] == pytest.approx([0, 0, likeness, 0])
-    assert signals["linked"] == pytest.approx([likeness / math.log2(1 + 2), 0, likeness / math.log2(1 + 2), 0])
+    strengths = [link_strength(likeness, POOL.coverage("Stephen father")), 0, link_strength(likeness, 0), 0]
+    assert signals["linked"] == pytest.approx(strengths)
 
 
 def test_what_two_passages_are_both_about_is_no_link() -> None:
@@ -323,7 +335,8 @@ def test_a_linked_alias_names_as_well() -> None:
     signals = measure(apart, 0)
     assert [value > 0 for value in signals["named"]] == [False, False, True] and signals["linked"][1] == 0
     signals = measure(joined, 0)
-    assert signals["named"][1] == signals["named"][2] > 0 and signals["linked"][1] == signals["linked"][2] > 0
+    assert signals["named"][1] == signals["named"][2] > 0
+    assert signals["linked"][1] > signals["linked"][2] > 0  # of Dell's own facts one says "played"
     assert measure(joined, 1)["named"] == [0, 0, 0] and measure(joined, 1)["linked"][2] == 0
     both = make_passage("both", "Both", ("Dell Curry", "is also called", "Wardell Curry"))
     about = make_pool(QUESTION, passages[2], both).extend([], {}, [("dell curry", "wardell curry")])
@@ -362,7 +375,7 @@ def test_a_fact_without_a_word_of_the_question_still_joins() -> None:
     pool = make_pool("zebra", make_passage("a", "", ("A", "is", "B")), make_passage("b", "", ("B", "is", "C")))
     signals = measure(pool, 0)
     assert signals["named"] == pytest.approx([0, LEAST])
-    assert signals["linked"] == pytest.approx([0, LEAST / math.log2(3)])
+    assert signals["linked"] == pytest.approx([0, link_strength(LEAST, 0)])
 
 
 def test_the_most_similar_fact_links_and_the_rarest_entity_counts_most() -> None:
@@ -378,8 +391,36 @@ def test_the_most_similar_fact_links_and_the_rarest_entity_counts_most() -> None
     assert link.triple == Triple("A", "saw the zebra with", "B")
     assert common is not None and (common.entity, common.name) == ("common", "Common")
     signals = measure(pool, 0)
-    assert signals["linked"][1] == pytest.approx(link.likeness / math.log2(3))
-    assert signals["linked"][2] == pytest.approx(common.likeness / math.log2(4))
+    assert signals["linked"][1] == pytest.approx(link_strength(link.likeness, 0))
+    assert signals["linked"][2] == pytest.approx(link_strength(common.likeness, 0, passages=3))
+
+
+def test_a_link_counts_more_for_what_a_fact_about_the_entity_adds() -> None:
+    """Of the best passage's facts one names B, the other C. What the best passage says itself adds nothing.
+
+    Nor does a fact that doesn't name the entity, nor the passage's text.
+    """
+    pool = make_pool(
+        "Which zebra saw the lion?",
+        make_passage("a", "zebra", ("A", "is a zebra beside", "B"), ("A", "is a zebra beside", "C")),
+        make_passage("b", "", ("B", "and a zebra saw a lion with", "D"), ("B", "is", "here")),
+        make_passage("c", "saw a lion", ("C", "and a zebra", "E"), ("E", "saw a lion with", "F")),
+    )
+    signals, said = measure(pool, 0), pool.coverage("zebra") + LEAST
+    assert 0 < pool.coverage("zebra") < 1 and pool.coverage("saw lion") > 0.1
+    assert signals["linked"][1:] == pytest.approx(
+        [link_strength(said, pool.coverage("saw lion")), link_strength(said, 0)]
+    )
+
+
+def test_a_link_of_a_later_passage_counts_less() -> None:
+    facts = [("zebra", "met", f"B {number}") for number in range(5)]
+    best = [make_passage(f"best {number}", "", fact) for number, fact in enumerate(facts)]
+    pool = make_pool("zebra lion", *best, *(make_passage(f[2], "", (f[2], "saw", "a lion")) for f in facts))
+    signals = measure(pool, *range(5))
+    said, new = pool.coverage("zebra") + LEAST, pool.coverage("lion")
+    expected = [link_strength(said, new, place) for place in range(1, 6)]
+    assert signals["linked"][5:] == pytest.approx(expected) and expected == sorted(expected, reverse=True)
 
 
 def test_the_name_of_a_link_is_as_its_fact_writes_it() -> None:
@@ -436,7 +477,8 @@ def test_a_passage_is_tied_by_a_name_a_link_or_its_words() -> None:
         [fan.coverage("play"), 3 * strength, 0, fan.coverage("stephen father")]
     )
     near = make_pool("father?", STEPHEN, make_passage("fan", "", ("Fan", "likes", "Dell Curry")))
-    assert measure(near, 0)["linked"][1] * 3 > 1 == measure(near, 0)["tied"][1]
+    named = near.coverage("has the father") + LEAST
+    assert 3 * named / math.log2(3) > 1 == measure(near, 0)["tied"][1]
 
 
 # -- links between pages ----------------------------------------------------------------------------------------------
