@@ -288,16 +288,18 @@ class Pool:
 
     def find_words(self, fact: Triple) -> frozenset[int]:
         """Return the question's words that a fact has. Its parts are read once: names and sentences are shared."""
-        if fact not in self._found:
+        found = self._found.get(fact)
+        if found is None:
             parts = (fact.subject, fact.predicate, fact.object)
-            self._found[fact] = frozenset[int]().union(*map(self._find, parts))
-        return self._found[fact]
+            found = self._found[fact] = frozenset[int]().union(*map(self._find, parts))
+        return found
 
     def _find(self, text: str) -> frozenset[int]:
         """Return the question's words that a text has."""
-        if text not in self._found:
-            self._found[text] = self._question_words.intersection(self.encoder.list_words(text))
-        return self._found[text]
+        found = self._found.get(text)
+        if found is None:
+            found = self._found[text] = self._question_words.intersection(self.encoder.list_words(text))
+        return found
 
     def weigh(self, words: frozenset[int]) -> float:
         """Return the share of the question that some of its words make up, from 0 to 1, rare words counting more.

@@ -331,13 +331,19 @@ class Company:
         """
         strongest, most, likest = None, 0.0, 0.0
         pool = self._pool
-        shared = [entity for entity in pool.contents[place].entities if entity in self._links]
-        facts = pool.group_facts(place) if shared else {}
-        for entity in shared:
-            own = {pool.find_words(fact) for fact in facts[entity]}
-            for link in self._links_of_others(entity, place):
+        linking = {
+            entity: links
+            for entity in pool.contents[place].entities
+            if entity in self._links and (links := self._links_of_others(entity, place))
+        }
+        own: dict[str, set[frozenset[int]]] = {entity: set() for entity in linking}
+        for fact in pool.passages[place].triples if linking else ():
+            for entity in linking.keys() & fact.entities:
+                own[entity].add(pool.find_words(fact))
+        for entity, links in linking.items():
+            for link in links:
                 rarity = 1 / math.log2(1 + pool.entity_passages[link.entity])
-                new = max(pool.weigh_new(words, link.place) for words in own)
+                new = max(pool.weigh_new(words, link.place) for words in own[entity])
                 both = (link.likeness + _LEAST_SAID) * (new + _LEAST_SAID) / math.log2(2 + self.best.index(link.place))
                 strength = math.sqrt(both) * rarity
                 if strength > most:
