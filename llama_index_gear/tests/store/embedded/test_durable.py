@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from qdrant_client.http import models
 
-from llama_index_gear.cli.store_note import NOTE, StoreNote, write_note
+from llama_index_gear.cli.store_note import StoreNote, write_note
+from llama_index_gear.ingestion.regular_files import NOTE
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.embedded.models import to_config
