@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from click import ClickException
 
 from llama_index_gear.ingestion.regular_files import NOTE, UnreadableFile, is_collection, read_file
+from llama_index_gear.store.embedded.durable import write_whole
 
 if TYPE_CHECKING:
     from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -75,9 +76,8 @@ def read_note(folder: Path) -> StoreNote | None:
 def write_note(folder: Path, note: StoreNote) -> None:
     """Write the note: whole, or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{NOTE}.tmp"
-    draft.write_text(json.dumps(asdict(note), indent=2) + "\n", "utf-8")
-    draft.replace(folder / NOTE)
+    content = f"{json.dumps(asdict(note), indent=2)}\n".encode()
+    write_whole(folder / NOTE, lambda file: file.write(content), folder / f"{NOTE}.tmp")
 
 
 def drop_note(folder: Path) -> None:

@@ -336,7 +336,7 @@ class ExistingCollection(ClosedByWith):
     ) -> Flow[int]:
         """Delete the passages whose point is gone, or gives none any more, or another; return their number."""
         deleted, offset, source = 0, None, self._source
-        reads, connection = reads_of(target.store, all_tenants=True), connection_of(target.store)
+        reads, connection = reads_of(target.store, all_tenants=True), connection_of(target.store).for_writes
         while True:
             nodes, offset = yield from connection.route_flow(reads.imported_flow(source.name, source.place, offset))
             points = [node.metadata[SOURCE_KEY]["point"] for node in nodes]

@@ -176,7 +176,7 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
     source = page.passages[0].metadata[SOURCE_KEY]
     ids = [node.node_id for node in page.passages]
     reading = reads_of(store, all_tenants=True).get_flow(ids, vectors=False)
-    stored_nodes = yield from connection_of(store).route_flow(reading)
+    stored_nodes = yield from connection_of(store).for_writes.route_flow(reading)
     stored = {node.node_id: node for node in stored_nodes}
     tenant_field = tenancy_of(store).field
     wanted: list[BaseNode] = []

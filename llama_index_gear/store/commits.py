@@ -11,7 +11,9 @@ A passage with triples names the write that stored it, and so do its triples. A 
    too: a call that links these beside this one then finds the triples, or this call finds its links. If it stored
    triples without vectors, it also reads if stored triples are being embedded: that call then finds these, or this
    call embeds them.
-4. It deletes the triples that it read before step 1, and that the passage doesn't state, and links the others.
+4. It deletes the triples that it read before step 1, and that the passage doesn't state, and links the others. It also
+   deletes, by their names, all triples of the write that it replaced, and of its own that lost: the read may have asked
+   a replica that lacked some.
 
 Where no other process can write, step 2 has no condition, and step 3 reads the links alone.
 
@@ -252,10 +254,11 @@ class Commit:
 
     def finish_flow(self, lost: Collection[str], changes: Sequence[Any] = ()) -> Flow[None]:
         """Delete the outdated triples, and make these changes; then take off what says that this call is at work."""
-        if not (self._triple_ids or self.stored.triples):
+        outdated = self._match_outdated(lost)
+        if not (self._triple_ids or self.stored.triples or outdated):
             return
         operations: list[Any] = []
-        if outdated := self._match_outdated(lost):
+        if outdated:
             selector = models.FilterSelector(filter=require_conditions(outdated))
             operations.append(models.DeleteOperation(delete=selector))
         operations += changes
@@ -271,13 +274,21 @@ class Commit:
         return match_any(WRITE, list(filter(None, self.writes.values())))
 
     def _match_outdated(self, spared: Collection[str]) -> models.Filter | None:
-        """Build the filter of the outdated triples, but for those of some passages; None if there are none."""
-        outdated = [point for point in self.stored.triples if self._is_outdated(point, spared)]
-        if not outdated:
-            return None
-        writes = {point.payload[WRITE] for point in outdated if point.payload.get(WRITE)}
-        has_id = models.HasIdCondition(has_id=[point.id for point in outdated])
-        return models.Filter(must=[has_id, match_writes(writes)])
+        """Build the filter of the outdated triples, but for those of some passages; None if there are none.
+
+        They are those that were read, and all of writes that are known to be replaced or lost: the read may have asked
+        a replica that lacked some.
+        """
+        found: list[Any] = []
+        if outdated := [point for point in self.stored.triples if self._is_outdated(point, spared)]:
+            writes = {point.payload[WRITE] for point in outdated if point.payload.get(WRITE)}
+            has_id = models.HasIdCondition(has_id=[point.id for point in outdated])
+            found.append(models.Filter(must=[has_id, match_writes(writes)]))
+        owners = [node_id for node_id in self.drafts if node_id not in spared]
+        over = {*self.lost_writes, *filter(None, map(self._replaced, owners))}
+        if owners and over and not self.locks.is_alone:
+            found.append(models.Filter(must=[match_any("passage_id", owners), match_any(WRITE, over)]))
+        return models.Filter(should=found) if len(found) > 1 else next(iter(found), None)
 
     def _is_outdated(self, point: Any, spared: Collection[str]) -> bool:
         """Return True for a triple that its passage doesn't state, and that no other call can still need.
@@ -363,22 +374,22 @@ def read_named(node_ids: Iterable[str], points: Iterable[Any], field: str = WRIT
 
 
 def match_left_over(
-    points: Iterable[Any], locks: PassageLocks, gone: Collection[str] | None = None
+    points: Iterable[Any], locks: PassageLocks, deleted: Mapping[str, Any] | None = None
 ) -> models.Filter | None:
     """Build the filter of those of these triples that are left over; None if there are none.
 
-    `gone` holds the writes of passages that were just deleted; None: the triples have no passages. Triples in the name
-    of a call under way are not left over.
+    `deleted` holds passages that were just deleted: id → the write that it named, or None. All triples of these writes
+    are left over, also those that were not read. None: the triples have no passages. Triples in the name of a call
+    under way are not left over.
     """
-    left = []
+    writes = set(filter(None, (deleted or {}).values()))
+    owners = {passage_id for passage_id, write in (deleted or {}).items() if write}
     for point in points:
         write = point.payload.get(WRITE)
-        is_over = point.payload.get(DELETED) if gone is None else write in gone
+        is_over = point.payload.get(DELETED) if deleted is None else write in writes
         if not write or is_over or locks.has_ended(write):
-            left.append(point.payload)
-    if not left:
+            owners.add(point.payload["passage_id"])
+            writes |= {write} if write else set()
+    if not owners:
         return None
-    writes = {payload[WRITE] for payload in left if payload.get(WRITE)}
-    return models.Filter(
-        must=[match_any("passage_id", {payload["passage_id"] for payload in left}), match_writes(writes)]
-    )
+    return models.Filter(must=[match_any("passage_id", owners), match_writes(writes)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
@@ -170,6 +171,24 @@ class Connection:
     def route_flow(self, flow: Flow[Result]) -> Flow[Result]:
         """Run a flow whose requests this connection answers, whichever answers those of the flow around it."""
         return relay(flow, lambda batch: ask_all([Routed(request, self) for request in batch]))
+
+    @property
+    def for_writes(self) -> Connection:
+        """This connection as calls that write or copy need it: it reads each list of points from one replica.
+
+        Replicas differ in a point while it is being written. A list of points on which they must agree lacks it, and
+        what a writer overlooks it leaves behind.
+        """
+        if self._consistency.consistency is None:
+            return self
+        connection = copy.copy(self)
+        connection._consistency = replace(self._consistency, must_lists_agree=False)
+        return connection
+
+    def write_flow(self, flow: Flow[Result]) -> Flow[Result]:
+        """Run a flow that writes or copies; see `for_writes`."""
+        connection = self.for_writes
+        return flow if connection is self else connection.route_flow(flow)
 
     def answer(self, request: Request[Any]) -> Any:
         """Answer a request.
@@ -419,7 +438,8 @@ async def _await_to_end(work: Awaitable[Any]) -> Any:
 
 
 _WRITES = frozenset({"upsert", "delete", "batch_update_points"})
-_READS = frozenset({"retrieve", "scroll", "query_batch_points"})
+_READS_BY_ID = frozenset({"retrieve"})
+_READS = frozenset({*_READS_BY_ID, "scroll", "query_batch_points"})
 
 
 @dataclass(frozen=True)
@@ -429,11 +449,13 @@ class Consistency:
     Attributes:
         ordering: of writes.
         consistency: of reads: a number of replicas, or a kind.
+        must_lists_agree: False if it is that of points read by their ids alone.
 
     """
 
     ordering: models.WriteOrdering | None = None
     consistency: int | models.ReadConsistencyType | None = None
+    must_lists_agree: bool = True
 
     @classmethod
     def read(cls, write_ordering: Any, read_consistency: Any, *, has_replicas: bool) -> Consistency:
@@ -462,7 +484,7 @@ class Consistency:
         """Return the call with what it takes of this."""
         if self.ordering is not None and call.method in _WRITES:
             return replace(call, arguments={**call.arguments, "ordering": self.ordering})
-        if self.consistency is not None and call.method in _READS:
+        if self.consistency is not None and call.method in (_READS if self.must_lists_agree else _READS_BY_ID):
             return replace(call, arguments={**call.arguments, "consistency": self.consistency})
         return call
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,11 +138,11 @@ class StoreDeletes:
         yield from self._delete_triples_flow(missing, None)
         return present
 
-    def _delete_triples_flow(self, triples: Sequence[Any], gone: Set[str] | None) -> Flow[None]:
+    def _delete_triples_flow(self, triples: Sequence[Any], deleted: Mapping[str, Any] | None) -> Flow[None]:
         """Delete those of these triples that are left over (see `match_left_over`), or damaged."""
         damaged = [point.id for point in triples if not can_be_replaced(point)]
         has_damaged_id = models.Filter(must=[models.HasIdCondition(has_id=damaged)]) if damaged else None
-        for match_ in (has_damaged_id, match_left_over(filter(can_be_replaced, triples), self.locks, gone)):
+        for match_ in (has_damaged_id, match_left_over(filter(can_be_replaced, triples), self.locks, deleted)):
             if match_ is not None:
                 yield from self.collections.delete_flow(self.collections.triples, match_)
 
@@ -165,7 +165,9 @@ class StoreDeletes:
         payloads = {point.id: point.payload or {} for point in points}
         damaged = [point_id for point_id, payload in payloads.items() if not has_sound_marks(payload)]  # none's
         writes = {payload[WRITE] for payload in payloads.values() if has_sound_marks(payload) and payload.get(WRITE)}
-        hashes = {node.node_id: node.hash for node, _ in read_passages(points)[0]}
+        passages = read_passages(points)[0]
+        hashes = {node.node_id: node.hash for node, _ in passages}
+        deleted = {node.node_id: point.payload.get(WRITE) for node, point in passages if point.id not in damaged}
         of_passages = match_any("passage_id", list(hashes))
         if hashes and has_triples:
             mark = models.SetPayload(
@@ -185,7 +187,7 @@ class StoreDeletes:
             triples, models.Filter(should=wanted), payload=_MARKS, vectors=False
         )
         own = [point for point in stored if get_passage_id(point) in hashes]
-        yield from self._delete_triples_flow(own, writes)
+        yield from self._delete_triples_flow(own, deleted)
         yield from self.delete_left_over_flow([point for point in stored if get_passage_id(point) not in hashes], True)
         named = {
             get_passage_id(point)

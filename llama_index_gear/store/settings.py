@@ -38,8 +38,10 @@ class CollectionSettings:
             keep one writer's passage, and another the other's. The embedded engine refuses it.
         read_consistency: Qdrant's read consistency. A read returns the points on which replicas agree: "quorum", all of
             more than half that are asked; "majority", more than half of all; "all", all of them; a number, all of so
-            many. A read that reaches too few replicas is refused. Default: one replica, which may lack the latest
-            write. The embedded engine refuses it.
+            many. A read that reaches too few replicas is refused. Where all replicas are asked, as by "quorum" of two,
+            a search or `get_nodes` lacks what is being written at that moment. So calls that write or copy take lists
+            of points from one replica, whatever is chosen here. Default: one replica, which may lack the latest write.
+            The embedded engine refuses it.
 
     Raises:
         ArgumentError: `payload_indexes` is no list of dicts.

@@ -91,7 +91,7 @@ class StoreUpkeep(Connected):
                 holds half a character.
 
         """
-        return self._aliases.link_flow(pairs)
+        return self._connection.write_flow(self._aliases.link_flow(pairs))
 
     alink_aliases = unblocked(link_aliases)
 
@@ -116,7 +116,7 @@ class StoreUpkeep(Connected):
             ArgumentError: before anything is written, if a pair is none; see `link_aliases`.
 
         """
-        return self._aliases.unlink_flow(pairs)
+        return self._connection.write_flow(self._aliases.unlink_flow(pairs))
 
     aunlink_aliases = unblocked(unlink_aliases)
 
@@ -175,7 +175,7 @@ class StoreUpkeep(Connected):
 
         Afterwards each triple is one that its passage states. On a store that is in order it costs one query.
         """
-        return self._unfinished.finish_flow()
+        return self._connection.write_flow(self._unfinished.finish_flow())
 
     afinish_writes = unblocked(finish_writes)
 
@@ -224,7 +224,7 @@ class StoreUpkeep(Connected):
 
         """
         self._tenancy.require_unscoped("embed_stored_triples")
-        return self._vectors.embed_flow()
+        return self._connection.write_flow(self._vectors.embed_flow())
 
     aembed_stored_triples = unblocked(embed_stored_triples)
 
@@ -289,7 +289,7 @@ class StoreUpkeep(Connected):
         self._check_copy(target)
         run(self._check_apart_flow(target), self._answer)
         with target.bulk_load() if run(target._needs_loading_flow(), target._answer) else nullcontext():
-            return run(self._copy_flow(target, filters), self._answer)
+            return run(self._connection.write_flow(self._copy_flow(target, filters)), self._answer)
 
     async def acopy_to(self, target: Self, *, filters: MetadataFilters | None = None) -> int:
         """`copy_to`, without blocking the event loop."""
@@ -297,7 +297,7 @@ class StoreUpkeep(Connected):
         await arun(self._check_apart_flow(target), self._aanswer)
         needs_loading = await arun(target._needs_loading_flow(), target._aanswer)
         async with target.abulk_load() if needs_loading else nullcontext():
-            return await arun(self._copy_flow(target, filters), self._aanswer)
+            return await arun(self._connection.write_flow(self._copy_flow(target, filters)), self._aanswer)
 
     def _check_copy(self, target: Self) -> None:
         if self.language != target.language:
@@ -315,7 +315,7 @@ class StoreUpkeep(Connected):
     def _copy_flow(self, target: Self, filters: MetadataFilters | None) -> Flow[int]:
         if self._tenancy.tenant is not None:  # the whole store copies all tenants
             filters = self._tenancy.scope_filters(filters)
-        at_target = target._connection
+        at_target = target._connection.for_writes
         yield from self._text_indexes.check_flow(filters)
         yield from at_target.route_flow(target._unfinished.finish_flow())
         copied = yield from copy_flow(self._writes, target._writes, at_target, filters, self.show_progress)

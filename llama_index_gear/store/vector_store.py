@@ -265,14 +265,14 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
                 surrogate.
 
         """
-        return self._writes.add_flow(nodes, if_unchanged_since)
+        return self._connection.write_flow(self._writes.add_flow(nodes, if_unchanged_since))
 
     async_add = unblocked(add)  # type: ignore[arg-type]
 
     @blocking
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> Flow[None]:
         """Delete all passages of a document, and their triples."""
-        return self._deletes.delete_document_flow(ref_doc_id)
+        return self._connection.write_flow(self._deletes.delete_document_flow(ref_doc_id))
 
     adelete = unblocked(delete)  # type: ignore[arg-type]
 
@@ -287,14 +287,14 @@ class GeARVectorStore(StoreUpkeep, BasePydanticVectorStore):
 
         """
         yield from self._text_indexes.check_flow(filters)
-        yield from self._deletes.delete_nodes_flow(node_ids, filters)
+        yield from self._connection.write_flow(self._deletes.delete_nodes_flow(node_ids, filters))
 
     adelete_nodes = unblocked(delete_nodes)  # type: ignore[arg-type]
 
     @blocking
     def clear(self) -> Flow[None]:
         """Delete both collections, with all tenants' passages; a tenant's store deletes only that tenant's."""
-        return self._deletes.clear_flow()
+        return self._connection.write_flow(self._deletes.clear_flow())
 
     aclear = unblocked(clear)  # type: ignore[arg-type]
 

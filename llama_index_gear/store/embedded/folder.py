@@ -2,7 +2,8 @@
 
 A collection is made under a hidden name beside its place, then renamed into its place. To be deleted, it is first
 renamed to a hidden name. One that is written anew first takes the place of the old one, which is then deleted. So a
-process that is killed leaves a whole collection or none, and hidden folders that a later call removes, or puts back.
+process that is killed, or a power cut, leaves a whole collection or none, and hidden folders that a later call removes,
+or puts back.
 Files that the engine did not make are never removed.
 
 The engine keeps room for a dense vector in each point, also in those that have none. So it is told of a dense vector
@@ -24,6 +25,7 @@ from typing import Any, BinaryIO
 from uuid import uuid4
 
 from llama_index_gear.errors import StoreError, StoreLockedError
+from llama_index_gear.store.embedded.durable import sync_all, sync_names, write_whole
 
 _CONFIG, _SEGMENTS, LOG = "edge_config.json", "segments", "wal"
 _PARTS = (_CONFIG, _SEGMENTS, LOG)
@@ -141,14 +143,8 @@ def get_kept(folder: Path) -> Path:
 
 def write_kept(folder: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write that file, in one step; leave it out if the disk fails."""
-    draft = folder / f"{_WRITING}{_KEPT}"
     with suppress(OSError):
-        try:
-            with draft.open("wb") as file:
-                write(file)
-            draft.replace(folder / _KEPT)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_whole(folder / _KEPT, write, folder / f"{_WRITING}{_KEPT}")
 
 
 def read_state(folder: Path) -> bytes:
@@ -178,9 +174,8 @@ def _read_object(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def _write_object(folder: Path, name: str, value: Mapping[str, Any]) -> None:
-    draft = folder / f"{_WRITING}{name}"
-    draft.write_text(json.dumps(value), "utf-8")
-    draft.replace(folder / name)
+    content = json.dumps(value).encode()
+    write_whole(folder / name, lambda file: file.write(content), folder / f"{_WRITING}{name}")
 
 
 def _check_parts(folder: Path) -> None:
@@ -305,9 +300,11 @@ def make(folder: Path, build: Callable[[str], object]) -> None:
         draft.mkdir()
         try:
             build(str(draft))
+            sync_all(draft)
             if folder.exists():
                 folder.rmdir()  # empty, or it raises; not everywhere does a rename replace it
             draft.rename(folder)
+            sync_names(folder.parent)
         except (OSError, StoreError) as error:
             if draft.exists():
                 raise
@@ -368,8 +365,6 @@ def free_zeros(folder: Path) -> None:
                 else:
                     target.seek(len(block), os.SEEK_CUR)
             target.truncate()
-            target.flush()
-            os.fsync(target.fileno())
         draft.replace(path)
 
 
@@ -395,12 +390,14 @@ def replace(folder: Path, build: Callable[[str], object], close: Callable[[], ob
             for name in (_METADATA, _DECLARED):
                 if (folder / name).exists():
                     shutil.copyfile(folder / name, draft / name)
+            sync_all(draft)
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
         close()
         folder.rename(_make_hidden_path(folder, _REPLACED))
         draft.rename(folder)
+        sync_names(folder.parent)
         _remove_leftovers(folder, _REPLACED)
 
 

@@ -8,6 +8,9 @@ ones.
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +25,11 @@ from llama_index_gear.store.embedded.models import to_config
 Result = TypeVar("Result")
 
 _PAGE = 1_000  # points that are copied at once
+_SYSTEM_ERROR = re.compile(r"(?:\(os error |Os \{ code: )(\d+)")  # both ways in which the engine names one
+_FULL = "the disk of {}, or what this user may write there, is full: make room"
+_TOO_MANY = "too many files are open to use {}: close other stores, or raise the limit (`ulimit -n`)"
+_CAUSES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *((39, 112) if os.name == "nt" else ())), _FULL)
+_CAUSES |= {errno.EMFILE: _TOO_MANY, errno.ENFILE: _TOO_MANY}
 _FEWEST = 20_000  # points beside the packed ones that are worth packing: the engine opens fewer in 0.1 s
 
 
@@ -30,7 +38,7 @@ def call_engine(work: Callable[[], Result], folder: Path) -> Result:
 
     Raises:
         StoreLockedError: another process or client has it open.
-        StoreError: the engine cannot do it for another reason.
+        StoreError: the disk is full, too many files are open, or the engine cannot do it for another reason.
 
     """
     try:
@@ -38,6 +46,10 @@ def call_engine(work: Callable[[], Result], folder: Path) -> Result:
     except BaseException as error:  # the engine raises plain Exception, and panics, which are not an Exception
         if "WouldBlock" in str(error):
             raise make_locked_error(folder.parent) from error  # to a program that knows no lock but the engine's
+        causes = [_CAUSES[code] for code in map(int, _SYSTEM_ERROR.findall(str(error))) if code in _CAUSES]
+        if causes:
+            told = causes[0].format(folder)
+            raise StoreError(f"{told}, then repeat the call. The embedded engine says: {error}") from error
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise StoreError(
                 f"the embedded engine cannot open {folder}, whose files are damaged or not this user's: restore them "

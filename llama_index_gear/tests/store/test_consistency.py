@@ -64,16 +64,37 @@ def work(store: GeARVectorStore) -> None:
     store.link_aliases([("Bob", "Robert B.")])
     store.add([passage("p", "Ada saw Bob.", [("Ada", "saw", "Bob"), ("B.", "is", "Bob")], embed_model=EMBED)])
     store.link_aliases([("Bob", "B.")])
+    store.unlink_aliases([("Bob", "B.")])
+    store.embed_stored_triples()
+    store.finish_writes()
+    copied = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED)
+    store.copy_to(copied)
+    store.delete_nodes(["p"])
+    copied.copy_to(store)
+
+
+def ask(store: GeARVectorStore) -> None:
     store.query(VectorStoreQuery(query_str="Ada?", similarity_top_k=1))
     GraphRetriever(store).retrieve("Whom did Ada see?")
     store.check()
+    assert store.get_nodes(["p"])
     assert read(store).fetch_triples_flow([Triple("Ada", "saw", "Bob").id("p")])
-    store.delete_nodes(["p"])
+
+
+async def awork(store: GeARVectorStore) -> None:
+    await store.async_add([passage("p", "Ada saw Bob.", [("Ada", "saw", "Bob")], embed_model=EMBED)])
+    await store.adelete_nodes(["q"])
+
+
+async def aask(store: GeARVectorStore) -> None:
+    await store.aquery(VectorStoreQuery(query_str="Ada?", similarity_top_k=1))
+    await store.aget_nodes(["p"])
 
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("consistency", ["majority", 2])
 def test_each_call_is_told(is_async: bool, consistency: Any) -> None:
+    """A list of points that a write reads must not lack those that another writer is changing."""
     client = Told()
     aclient = ToldAwaited(client) if is_async else None
     settings = CollectionSettings(write_ordering="strong", read_consistency=consistency)
@@ -82,24 +103,31 @@ def test_each_call_is_told(is_async: bool, consistency: Any) -> None:
         asyncio.run(awork(store))
     else:
         work(store)
-        assert {name for name, _, _ in client.told} >= WRITES | READS
+        assert {name for name, _, _ in client.told} >= {*WRITES, "scroll"}
+    assert_told(client, {"retrieve"}, consistency)
+    client.told.clear()
+    if is_async:
+        asyncio.run(aask(store))
+    else:
+        ask(store)
+        assert {name for name, _, _ in client.told} >= READS
+    assert_told(client, READS, consistency)
+
+
+def assert_told(client: Told, reads: set[str], consistency: Any) -> None:
     for name, word, value in client.told:
         wanted = {
             "ordering": "strong" if name in WRITES else None,
-            "consistency": consistency if name in READS else None,
+            "consistency": consistency if name in reads else None,
         }
         assert value == wanted[word], (name, word)
 
 
-async def awork(store: GeARVectorStore) -> None:
-    await store.async_add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
-    await store.aquery(VectorStoreQuery(query_str="Ada?", similarity_top_k=1))
-    await store.adelete_nodes(["p"])
-
-
 def test_by_default_nothing_is_said() -> None:
     client = Told()
-    work(GeARVectorStore(client=client, embed_model=EMBED))
+    store = GeARVectorStore(client=client, embed_model=EMBED)
+    work(store)
+    ask(store)
     assert {value for _, _, value in client.told} == {None}
 
 

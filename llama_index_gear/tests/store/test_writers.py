@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import cycle, islice
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
@@ -27,14 +28,18 @@ from llama_index_gear.store.access import connection_of
 from llama_index_gear.store.check_and_repair import StoreReport
 from llama_index_gear.store.connection import Routed
 from llama_index_gear.store.copy import copy_flow
+from llama_index_gear.store.settings import CollectionSettings
 from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.tests.replicas import ReplicaNode, make_nodes
 from llama_index_gear.tests.store_contract import make_process, passage
+from llama_index_gear.triple import Triple
 
 EMBED = WordEmbedding(8)
 SWITCHES = None if os.environ.get("GEAR_SWITCHES") == "all" else int(os.environ.get("GEAR_SWITCHES", "1"))
 """How often a writer is left for another before it has ended, at most; "all": as often as possible."""
 DRAWN = int(os.environ.get("GEAR_DRAWN", "40"))
 """Number of random orders of three writers; of those with a kill a tenth, for each pair of writers."""
+REPLICATED = CollectionSettings(write_ordering="strong", read_consistency="quorum")
 _MENDED = {"outdated", "orphaned", "unlinked", "without_vectors"}
 """What a writer that dies may leave, and `repair` mends."""
 _POINT_METHODS = {"scroll", "retrieve", "count", "upsert", "delete", "batch_update_points", "query_batch_points"}
@@ -56,7 +61,10 @@ VERSION = MetadataFilters(filters=[MetadataFilter(key="version", value="old")])
 
 
 class Engines(NamedTuple):
-    """The engine that all write, and another that passages are copied from, or to."""
+    """The engine that all write, and another that passages are copied from, or to.
+
+    Of nodes with replicas, each writer has its own.
+    """
 
     client: QdrantClient
     source: QdrantClient
@@ -112,16 +120,25 @@ def is_point_call(request: Any) -> bool:
     return isinstance(inner, QdrantCall) and inner.method in _POINT_METHODS
 
 
-def write(make_flow: Callable[[GeARVectorStore], Any]) -> Writer:
+def make_store(client: QdrantClient) -> GeARVectorStore:
+    """Make a store as another process has it. Of replicas it wants to read what they agree on."""
+    settings = REPLICATED if isinstance(client, ReplicaNode) else None
+    return make_process(client, EMBED, collection_settings=settings)
+
+
+def write(name: str, *arguments: Any, **options: Any) -> Writer:
+    """Call the method of that name."""
+
     def begin(engines: Engines) -> Steps:
-        store = make_process(engines.client, EMBED)
-        return Steps(make_flow(store), store._connection.answer)
+        store = make_store(engines.client)
+        method: Any = getattr(GeARVectorStore, name)
+        return Steps(method.__wrapped__(store, *arguments, **options), connection_of(store).answer)
 
     return begin
 
 
 def add(*nodes: BaseNode) -> Writer:
-    return write(lambda store: store._writes.add_flow(nodes))
+    return write("add", nodes)
 
 
 def copy(*, from_source: bool) -> Writer:
@@ -129,21 +146,20 @@ def copy(*, from_source: bool) -> Writer:
 
     def begin(engines: Engines) -> Steps:
         clients = (engines.source, engines.client) if from_source else (engines.client, engines.source)
-        source, target = (make_process(client, EMBED) for client in clients)
-
-        flow = copy_flow(source._writes, target._writes, connection_of(target), None, False)
-        return Steps(flow, connection_of(source).answer)
+        source, target = map(make_store, clients)
+        flow = copy_flow(source._writes, target._writes, connection_of(target).for_writes, None, False)
+        return Steps(connection_of(source).write_flow(flow), connection_of(source).answer)
 
     return begin
 
 
-DELETE = write(lambda store: store._deletes.delete_document_flow("d"))
-DELETE_NODES = write(lambda store: store._deletes.delete_nodes_flow(["p"], None))
-DELETE_OLD = write(lambda store: store._deletes.delete_nodes_flow(None, VERSION))
-LINK = write(lambda store: store._aliases.link_flow([("Shared", "Annie")]))
-FINISH = write(lambda store: store._unfinished.finish_flow())
-EMBED_STORED = write(lambda store: store._vectors.embed_flow())
-UNCHANGED = write(lambda store: store._writes.add_flow([TWO], [OLD]))
+DELETE = write("delete", "d")
+DELETE_NODES = write("delete_nodes", ["p"])
+DELETE_OLD = write("delete_nodes", None, VERSION)
+LINK = write("link_aliases", [("Shared", "Annie")])
+FINISH = write("finish_writes")
+EMBED_STORED = write("embed_stored_triples")
+UNCHANGED = write("add", [TWO], if_unchanged_since=[OLD])
 
 
 @dataclass(frozen=True)
@@ -199,18 +215,25 @@ CASES = {
 
 
 @cache
-def make_engines() -> Engines:
-    return Engines(QdrantClient(":memory:"), QdrantClient(":memory:"))
+def make_engines(*, is_replicated: bool = False) -> Sequence[Engines]:
+    """Make the engines as each of three writers has them."""
+    source = QdrantClient(":memory:")
+    nodes = make_nodes() if is_replicated else [QdrantClient(":memory:")]
+    return [Engines(node, source) for node in islice(cycle(nodes), 3)]
 
 
-def prepare(case: Case) -> Engines:
+def prepare(case: Case, engines: Engines) -> None:
     """Empty the engines, and store what is stored before."""
-    engines = make_engines()
     for client, nodes in zip(engines, (case.stored, case.source), strict=True):
-        store = make_process(client, EMBED)
+        store = make_store(client)
         store.clear()
         store.add([*nodes, make_node("other", "Shared", node_id="other")])  # so that the collections are there
-    return engines
+        settle(client)
+
+
+def settle(client: QdrantClient) -> None:
+    if isinstance(client, ReplicaNode):
+        client.settle()
 
 
 def find_faults(report: StoreReport) -> list[str]:
@@ -220,7 +243,8 @@ def find_faults(report: StoreReport) -> list[str]:
 
 def judge(case: Case, engines: Engines) -> list[str]:
     """Name what is wrong with the end: faults that `check` finds, or another passage than one of those written."""
-    store = make_process(engines.client, EMBED)
+    settle(engines.client)
+    store = make_store(engines.client)
     faults = find_faults(store.check(sample_size=0))
     found = store.get_nodes(["p"])
     version = found[0].metadata["version"] if found else None
@@ -240,16 +264,19 @@ class End(NamedTuple):
 Choose: TypeAlias = Callable[[Sequence[int]], int]
 
 
-def run_order(case: Case, choose: Choose, kill: tuple[int, int] | None = None) -> list[str]:
+def run_order(
+    case: Case, choose: Choose, kill: tuple[int, int] | None = None, *, is_replicated: bool = False
+) -> list[str]:
     """Take the writers' steps in the order that is chosen, and name what is wrong after it.
 
     With `kill` the writer of that number is killed after so many steps.
     """
-    engines = prepare(case)
-    writers = [begin(engines) for begin in case.writers]
+    engines = make_engines(is_replicated=is_replicated)
+    prepare(case, engines[0])
+    writers = [begin(own) for begin, own in zip(case.writers, engines, strict=False)]
     take_steps(writers, choose, kill)
     errors = [f"raises {type(steps.error).__name__}: {steps.error}" for steps in writers if steps.error]
-    return errors + judge(case, engines)
+    return errors + judge(case, engines[0])
 
 
 def take_steps(writers: Sequence[Steps], choose: Choose, kill: tuple[int, int] | None) -> None:
@@ -291,7 +318,9 @@ def enumerate_ends(case: Case, *, most: int | None = None) -> Iterator[End]:
         yield End(order, run_order(case, choose))
 
 
-def draw_end(case: Case, rng: random.Random, kill: tuple[int, int] | None = None) -> End:
+def draw_end(
+    case: Case, rng: random.Random, kill: tuple[int, int] | None = None, *, is_replicated: bool = False
+) -> End:
     """Take the writers' steps in a random order."""
     order, stays = list[int](), rng.choice((0.5, 0.8))
 
@@ -300,7 +329,7 @@ def draw_end(case: Case, rng: random.Random, kill: tuple[int, int] | None = None
         order.append(order[-1] if is_staying else rng.choice(alive))
         return order[-1]
 
-    return End(order, run_order(case, choose, kill))
+    return End(order, run_order(case, choose, kill, is_replicated=is_replicated))
 
 
 def require_whole(ends: Sequence[End], about: str) -> None:
@@ -311,6 +340,17 @@ def require_whole(ends: Sequence[End], about: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_two_writers_end_whole_in_every_order_of_their_steps(name: str) -> None:
     require_whole(list(enumerate_ends(CASES[name], most=SWITCHES)), name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_writers_end_whole_while_replicas_differ(name: str) -> None:
+    """Each is at a node of its own, and wants to read what replicas agree on."""
+    case = CASES[name]
+    ends = []
+    for seed in range(DRAWN // 2):
+        writers = case.writers if seed % 2 else case.writers[::-1]
+        ends.append(draw_end(replace(case, writers=writers), random.Random(f"{name} {seed}"), is_replicated=True))
+    require_whole(ends, name)
 
 
 def draw_case(rng: random.Random, number: int) -> Case:
@@ -350,5 +390,28 @@ def test_a_writer_that_dies_beside_another_leaves_whole_passages_and_what_repair
         end = draw_end(replace(case, ends=[*case.ends, *case.stored, None]), rng, (rng.randrange(2), rng.randrange(12)))
         faults = [fault for fault in end.faults if fault.split()[0] not in _MENDED]
         require_whole([End(end.order, faults)], f"{name}, seed {seed}")
-        for client in make_engines():
+        for client in make_engines()[0]:
             assert make_process(client, EMBED).repair().ok
+
+
+class Blind(QdrantClient):
+    """An engine whose lists lack some points, as those of a replica that has yet to get them."""
+
+    unseen: Collection[str] = ()
+
+    def scroll(self, *arguments: Any, **options: Any) -> Any:
+        points, offset = super().scroll(*arguments, **options)
+        return [point for point in points if str(point.id) not in self.unseen], offset
+
+
+@pytest.mark.parametrize("unseen", [["Old"], ["Shared", "Old", "Both"]])
+@pytest.mark.parametrize("name", ["add", "add without triples", "delete"])
+def test_triples_that_a_read_missed_go_with_their_write(name: str, unseen: Sequence[str]) -> None:
+    writer, end = {"add": (add(ONE), ONE), "add without triples": (add(BARE), BARE), "delete": (DELETE, None)}[name]
+    case, engines = Case([writer], [OLD], [end]), Engines(Blind(":memory:"), make_engines()[0].source)
+    prepare(case, engines)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Blind, "unseen", {Triple("Ann", "knows", object_).id("p") for object_ in unseen})
+        steps = writer(engines)
+        take_steps([steps], lambda alive: alive[0], None)
+    assert not steps.error and not judge(case, engines)

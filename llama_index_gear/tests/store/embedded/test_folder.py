@@ -15,6 +15,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import GeARError, StoreError, StoreLockedError
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.embedded.packing import call_engine
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.tests.store_contract import passage
@@ -507,6 +508,48 @@ def test_a_write_needs_room_for_what_it_writes(client: EdgeClient, monkeypatch: 
 def test_a_collection_of_a_full_disk_can_be_deleted(client: EdgeClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge_folder, "free_space", lambda folder: 0)
     assert client.delete_collection(NAME) and os.listdir(client.path) == []
+
+
+REFUSED = """
+import os, resource, sys
+from llama_index_gear.errors import StoreError
+from llama_index_gear.store.embedded.client import EdgeClient
+from qdrant_client import models
+
+client, vectors = EdgeClient(sys.argv[1]), {"v": models.VectorParams(size=4, distance="Cosine")}
+client.create_collection("whole", vectors)
+client.close()
+limit = getattr(resource, sys.argv[2])
+least = os.open(os.devnull, os.O_RDONLY) + 3 if limit == resource.RLIMIT_NOFILE else 2**16
+resource.setrlimit(limit, (least, resource.getrlimit(limit)[1]))
+try:
+    client.create_collection("other", vectors)
+except StoreError as error:
+    print(error)
+print(sorted(name for name in os.listdir(sys.argv[1]) if not name.startswith(".")))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
+@pytest.mark.parametrize(
+    ("limit", "words"), [("RLIMIT_FSIZE", "is full: make room"), ("RLIMIT_NOFILE", "too many files are open")]
+)
+def test_what_the_system_refuses_the_engine_is_no_damage(tmp_path: Path, limit: str, words: str) -> None:
+    command = [sys.executable, "-c", REFUSED, str(tmp_path / "store"), limit]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert words in done.stdout and "damaged" not in done.stdout, done
+    assert "['whole']" in done.stdout
+
+
+def test_no_space_left_is_no_damage(tmp_path: Path) -> None:
+    """These words are the engine's, met on a full disk; elsewhere it may be killed by a signal before."""
+    said = "failed to write edge_config.json: Failed to flush edge_config.json: No space left on device (os error 28)"
+
+    def fail() -> None:
+        raise Exception(said)  # the engine raises no other kind
+
+    with pytest.raises(StoreError, match="is full: make room, then repeat the call.*os error 28"):
+        call_engine(fail, tmp_path / "c")
 
 
 @pytest.fixture
