@@ -37,6 +37,7 @@ _NAME = 80  # characters of a name
 _FACT = 160  # characters of a fact
 _SAID = 30  # characters beside a name that two passages share by no chance
 _FIRST = 10  # places of a list that speak for a passage
+_MOST_SHARED = 2  # names that are told
 _GOES_ON = re.compile(r"\w|\s*:")
 _SPEAKER = re.compile(r"^[^\W\d][\w .'’-]{0,40}:\s", re.MULTILINE)
 _LISTS = {
@@ -194,10 +195,34 @@ def _describe_found(pool: Pool, ranked: Ranked, words: QuestionWords, title: str
     ranks = list_ranks(pool, ranked.id)
     near = {name: rank for name, rank in ranks.items() if rank <= _FIRST} or ranks
     told = words.describe(ranked, set(write_line(title).split()), must="bm25" in near)
-    finders = {**_LISTS, "pagerank": "the facts that lead to it"} if is_led else _LISTS
+    shared = "the facts that lead to it" if is_led else _LISTS["pagerank"]
+    if "pagerank" in near and not is_led and (names := _list_shared_names(pool, ranked)):
+        shared = f"{shared}: {join([f'“{shorten(name, _NAME)}”' for name in names])}"
+    finders = {**_LISTS, "pagerank": shared}
     near = {name: rank for name, rank in near.items() if told or name != "bm25"} or near
     places = [f"{finders.get(name, name)} (place {rank})" for name, rank in near.items()]
     return "; ".join(filter(None, (f"found by {join(places)}" if places else "", told)))
+
+
+def _list_shared_names(pool: Pool, ranked: Ranked) -> list[str]:
+    """Return two names, at most, that a passage shares with the first of other documents, the rarest first.
+
+    None is a common noun, an address, a part of another one, or stands in the question, whose words are told beside.
+    """
+    place = pool.places[ranked.id]
+    others = [pool.contents[other].entities for other in ranked.first if not pool.are_of_one_document(place, other)]
+    written: dict[str, str] = {}
+    for fact in pool.passages[place].triples:
+        for name in (fact.subject, fact.object):
+            written.setdefault(entity_key(name), name)
+    shared = [key for key in written if any(key in entities for entities in others)]
+    names: list[str] = []
+    for key in sorted(shared, key=pool.entity_passages.__getitem__):
+        name = written[key]
+        is_said = any(name in other or other in name for other in names)
+        if not (is_said or "://" in name or pool.is_in_question(key) or pool.is_ordinary(name)) and pool.is_link(key):
+            names.append(name)
+    return names[:_MOST_SHARED]
 
 
 def _describe_link(pool: Pool, ranked: Ranked, words: QuestionWords, link: Link, signal: str) -> str:

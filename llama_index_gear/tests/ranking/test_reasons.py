@@ -642,3 +642,19 @@ def test_words_are_quoted_as_a_pattern_finds_them() -> None:
 @given(st.text("ab :\n_é", max_size=12), st.text("ab :é", min_size=1, max_size=3))
 def test_a_name_in_a_passage_is_found_as_a_pattern_finds_it(text: str, name: str) -> None:
     assert _names(text, name) == bool(re.search(rf"{re.escape(name)}(?!\w|\s*:)", text))
+
+
+def test_names_that_passages_share_are_told_where_no_fact_leads() -> None:
+    """The rarest two; none that the question has, no common noun, no address, no part of another, none of its page."""
+    shared = ("Bea Bo", "Cid", "Bea", "Kappa", "http://x.org/Di", "page", "Eve")
+    best = PoolPassage("a", "alpha page", [Triple("A", "is beside", name) for name in shared])
+    own = PoolPassage("b", "its page", [Triple("B", "is here with", name) for name in (*shared, "Fay")])
+    more = [PoolPassage(f"c{n}", "", [Triple(f"C{n}", "met", name) for name in ("Cid", "Eve")[n:]]) for n in range(2)]
+    page = PoolPassage("p", "alpha", [Triple("P", "met", "Fay")], document="d")
+    pool = Pool("Alpha kappa?", [best, own._replace(document="d"), *more, page], {"base": ["a", "p"]}, ENCODER)
+    bare = Pool("Alpha kappa?", [best, PoolPassage("b", "", [])], {"base": ["a"]}, ENCODER)
+    for of, names in ((pool, ": “Bea Bo” and “Cid”"), (bare, "")):
+        of = of.extend([], {"pagerank": ["b"]})
+        ranked = find(of, "b")
+        (reason,) = filter(is_of_lists, explain_place(of, ranked, QuestionWords(of, ranked.first), []))
+        assert reason["reason"] == f"found by names that other passages share{names} (place 1)"
