@@ -67,14 +67,13 @@ def reader(results: Results) -> str:
         "A strong reader: no call, one call, one call a step",
         "\n\n".join(filter(None, parts)),
         "minilm, triples by rule. The reader is a strong language model, its replies recorded. Each was to rest on its "
-        "prompt alone; of some 2,600 its readers reported about 120 that may rest on more. No reader was given one "
-        "question in two methods, though agents' own queries repeat parts of it. Exact match is that of the agents' "
-        "own answers where they give some, else of one more call over five passages. Calls and tokens are those of "
-        "retrieval.",
+        "prompt alone; of some 2,800 its readers reported about 180 that may rest on more. No reader was given one "
+        "question in two methods (but for seven prompts of `PassageSelector`), though agents' own queries repeat parts "
+        "of it. Exact match is that of the agents' own answers where they give some, else of one more call over five "
+        "passages. Calls and tokens are those of retrieval.",
         "Of `GraphRetriever`, of `PassageSelector` over it and of `GeARRetriever` the first row is today's ranking, by "
-        "`LightEmbedding`: all else was measured with the former ranking, and other embeddings of the same model. In "
-        "`PassageSelector`'s row the reader saw of each passage the title, the beginning and the sentence nearest the "
-        "question, and more of about thirty of the seventy prompts; it read both sets in one context.",
+        "`LightEmbedding`, read anew: all else was measured with former rankings, and other embeddings of the same "
+        "model.",
         "Best first is the default: the other orders find no more, though 20 questions can't tell them apart.",
         "The questions are drawn at random from the set's 700.",
         sources(results, *files),
