@@ -204,7 +204,7 @@ class StoreUpkeep(Connected):
 
         """
         self._tenancy.require_unscoped("repair")
-        report = yield from self._checks.repair_flow(reembed)
+        report = yield from self._connection.write_flow(self._checks.repair_flow(reembed))
         if isinstance(self.client, EdgeClient):
             for name in (self.collection_name, self.triple_collection_name):
                 yield from ask(RunFunction(partial(compact, self.client, name)))

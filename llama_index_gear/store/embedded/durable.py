@@ -1,14 +1,19 @@
 """Files and folders that take their place once they are on the disk: a power cut leaves them whole, or absent.
 
-After a rename alone, a disk may have the new name, and nothing of what was written under the old one.
+After a rename alone, a disk may have the new name, and nothing of what was written under the old one. Some file
+systems, of networks for example, refuse to sync folders, or anything: there all is written without it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+
+_REFUSALS = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""What a file system says that cannot sync."""
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object], draft: Path) -> None:
@@ -27,7 +32,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], draft: Path) ->
         with draft.open("wb") as file:
             write(file)
             file.flush()
-            os.fsync(file.fileno())
+            _sync(file.fileno())
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
@@ -38,19 +43,27 @@ def sync_all(folder: Path) -> None:
     """Return once all files of a folder, and of those in it, are on the disk."""
     for root, _, names in os.walk(folder, topdown=False):
         for name in names:
-            _sync(os.path.join(root, name), os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+            _open_and_sync(os.path.join(root, name), os.O_RDWR if os.name == "nt" else os.O_RDONLY)
         sync_names(Path(root))
 
 
 def sync_names(folder: Path) -> None:
     """Return once the names in a folder are on the disk; Windows does this by itself."""
     if os.name != "nt":
-        _sync(folder, os.O_RDONLY)
+        _open_and_sync(folder, os.O_RDONLY)
 
 
-def _sync(path: str | Path, flags: int) -> None:
+def _open_and_sync(path: str | Path, flags: int) -> None:
     descriptor = os.open(path, flags)
     try:
-        os.fsync(descriptor)
+        _sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise

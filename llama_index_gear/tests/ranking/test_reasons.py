@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -221,6 +222,35 @@ def test_what_most_of_a_pool_has_is_quoted_if_words_found_the_passage_and_nothin
         assert found["reason"].startswith(f"found by its {'words' if said else 'meaning'} (place 7)")
 
 
+def test_a_word_in_another_form_weighs_half() -> None:
+    pool = make_list("Zebras? Rent?", dict.fromkeys(range(5), "zebra rent"))
+    said = "has “Rent” and “zebra” (for “Zebras”) of the question"
+    assert say_words(pool, "1", RankingWeights({"tied": 9.0})) == said
+
+
+def test_of_words_that_the_first_passages_lack_the_best_is_quoted() -> None:
+    asked = dict.fromkeys(range(20, 26), "sent made") | dict.fromkeys(range(26, 32), "made")
+    pool = make_list("What is sent or made?", asked)
+    assert say_words(pool, "25", RankingWeights({})) == "has “sent” of the question"
+
+
+@pytest.mark.parametrize(
+    "places",
+    [range(35), (*range(6), *range(20, 37))],
+    ids=["nearly all of the pool has it", "hardly more of the first passages than of the others have it"],
+)
+def test_a_frequent_word_that_tells_little_is_not_quoted(places: Sequence[int]) -> None:
+    pool = make_list("Was it made?", dict.fromkeys(places, "made"))
+    pool = Pool(pool.question, pool.passages, {"dense": pool.lists["bm25"]}, ENCODER)
+    assert say_words(pool, "1", RankingWeights({})) == ""
+
+
+def test_who_speaks_often_in_one_passage_is_quoted() -> None:
+    others = [PoolPassage(str(number), f"x{number}", []) for number in range(14)]
+    pool = Pool("LiHua?", [PoolPassage("a", "LiHua: kappa\n" * 14, []), *others], {"dense": ["a"]}, ENCODER)
+    assert say_words(pool, "a") == "has “LiHua” of the question"
+
+
 def test_a_part_of_a_longer_word_a_date_or_a_name_is_not_quoted() -> None:
     for question, text, more, quoted in (
         ("A cross-platform game?", "cross", "", ""),
@@ -246,6 +276,14 @@ def test_lists_that_have_a_passage_far_down_are_not_said_beside_others() -> None
         lists = {"dense": [*ids[-shift:], "0", *ids[1:-shift]], "pagerank": [*ids[1:11], "0"]}
         pool = Pool("Who?", passages, lists, ENCODER)
         assert [one["reason"] for one in list_reasons(pool, find(pool, "0"))] == [f"found by {said}"]
+
+
+def test_words_found_a_passage_only_if_there_are_some_to_quote_or_no_other_list_has_it() -> None:
+    passages = [PoolPassage("a", "Eta theta", [], "Eta theta"), PoolPassage("b", "kappa", [])]
+    for lists, said in ((["dense", "bm25"], "its meaning (place 1)"), (["bm25"], "its words (place 1)")):
+        pool = Pool("Eta theta?", passages, {name: ["a"] for name in lists}, ENCODER)
+        (found,) = filter(is_of_lists, list_reasons(pool, find(pool, "a")))
+        assert found["reason"] == f"found by {said}"
 
 
 def test_what_pagerank_found_is_said_by_the_facts_that_lead_to_it() -> None:
@@ -569,8 +607,9 @@ def test_shares_are_those_of_the_ranking_and_descend() -> None:
 
 
 def test_what_moved_a_passage_little_is_no_reason_beside_what_moved_it_much() -> None:
-    for weight, is_said in ((1.0, True), (0.01, False)):
-        weights = RankingWeights({"named": 9.0 * weight, "tied": 9.0})
+    for named, other, is_said in ((9.0, 1.0, True), (0.09, 1.0, False), (9.0, 900.0, False)):
+        weights = RankingWeights({"named": named, "new_words": other})
+        assert (find(POOL, "dell", weights).shares["named"] >= 0.05) == (named == 9.0)
         assert ("named" in explain("dell", weights)) == is_said
 
 

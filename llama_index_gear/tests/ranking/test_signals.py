@@ -481,6 +481,18 @@ def test_a_passage_is_tied_by_a_name_a_link_or_its_words() -> None:
     assert 3 * named / math.log2(3) > 1 == measure(near, 0)["tied"][1]
 
 
+def test_of_the_facts_that_tie_a_passage_the_strongest_counts() -> None:
+    """Each names another entity of it, whichever stands first."""
+    facts = [("A", "saw a zebra near", "B"), ("A", "stands beside", "C")]
+    for own in (facts, facts[::-1]):
+        best = make_passage("best", "zebra", *facts)
+        pool = make_pool(
+            "Which zebra, crane, heron, lion?", best, make_passage("b", "", *(("D", "met", f[2]) for f in own))
+        )
+        strength = (pool.coverage("zebra") + LEAST) / math.log2(1 + 2)
+        assert 3 * strength < 1 and measure(pool, 0)["tied"][1] == pytest.approx(3 * strength)
+
+
 # -- links between pages ----------------------------------------------------------------------------------------------
 
 SAYS = "“Behind Nginx, set up proxies, as that page says” links to"

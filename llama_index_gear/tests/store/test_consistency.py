@@ -67,6 +67,7 @@ def work(store: GeARVectorStore) -> None:
     store.unlink_aliases([("Bob", "B.")])
     store.embed_stored_triples()
     store.finish_writes()
+    assert store.repair().ok
     copied = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED)
     store.copy_to(copied)
     store.delete_nodes(["p"])

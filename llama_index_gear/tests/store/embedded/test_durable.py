@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import Any
 import pytest
 from qdrant_client.http import models
 
-from llama_index_gear.cli.store_note import StoreNote, write_note
+from llama_index_gear.cli.store_note import StoreNote, read_note, write_note
+from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.ingestion.regular_files import NOTE
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.client import EdgeClient
@@ -98,3 +101,47 @@ def test_a_collection_that_is_written_anew_is_on_the_disk_before_the_old_one_goe
     assert disk.renamed[-1] == folder
     assert client.count("c").count == 1
     client.close()
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, code: int, is_refused: Callable[[os.stat_result], bool]) -> None:
+    """Let the system refuse to sync what is named so."""
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if is_refused(os.fstat(descriptor)):
+            raise OSError(code, os.strerror(code))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP])
+@pytest.mark.parametrize("only_folders", [True, False])
+def test_a_file_system_that_cannot_sync_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, only_folders: bool
+) -> None:
+    refuse(monkeypatch, code, lambda status: not only_folders or stat.S_ISDIR(status.st_mode))
+    note = StoreNote(embed_model="m")
+    write_note(tmp_path, note)
+    assert read_note(tmp_path) == note
+    client = EdgeClient(tmp_path / "store")
+    client.create_collection("c", VECTORS, metadata={"a": 1})
+    client.close()
+    assert EdgeClient(tmp_path / "store").collection_exists("c")
+
+
+@pytest.mark.parametrize("only_place", [True, False])
+def test_a_disk_that_fails_is_neither_passed_over_nor_called_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only_place: bool
+) -> None:
+    """It fails when the collection is written, or only when its name is."""
+    client = EdgeClient(tmp_path / "store")
+    client.create_collection("first", VECTORS)
+    place = (tmp_path / "store").stat().st_ino
+    refuse(monkeypatch, errno.EIO, lambda status: not only_place or status.st_ino == place)
+    with pytest.raises(StoreError, match=os.strerror(errno.EIO)) as caught:
+        client.create_collection("c", VECTORS)
+    assert not isinstance(caught.value, StoreLockedError)
+    client.close()
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        write_note(tmp_path / "store", StoreNote(embed_model="m"))
