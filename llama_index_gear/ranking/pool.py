@@ -229,9 +229,12 @@ class Pool:
     def entity_passages(self) -> Counter[str]:
         """Entity key → number of passages that name the entity, under any of its names."""
         own = Counter(chain.from_iterable(content.entities for content in self.contents))
-        for entity in [key for key in self._partners if key in own]:
-            names = self.names_of(entity)
-            own[entity] = sum(any(name in content.entities for name in names) for content in self.contents)
+        having: dict[str, set[int]] = {}
+        for place, content in enumerate(self.contents if self._partners else ()):
+            for entity in content.entities:
+                having.setdefault(entity, set()).add(place)
+        for entity in self._partners.keys() & having.keys():
+            own[entity] = len(set[int]().union(*(having.get(name, ()) for name in self.names_of(entity))))
         return own
 
     def group_facts(self, place: int) -> dict[str, list[Triple]]:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from heapq import nlargest
 
 from llama_index_gear.characters import unify_spelling
 from llama_index_gear.function_words import ENGLISH, GENERAL
@@ -19,6 +20,7 @@ _WORDS = re.compile(r"\w+")
 _UNPARTED = r"[^\w.,;:!?()]+"  # what stands between words of one sentence
 _LEAST_DIGITS = 3  # of a number that is quoted alone
 _MOST_WORDS = 5  # that are quoted
+_MOST_READ = 64  # that a passage is searched for: a question may be as long as a passage
 _LEAST_WORDS = 2  # of those that tell nothing
 _NEARLY_ALL = 5 / 6  # of the pool
 _LEAST_PART = 1 / 3  # of the most telling word's weight
@@ -84,6 +86,7 @@ class QuestionWords:
         }
         if not weights:
             return ""
+        weights = {word: weights[word] for word in nlargest(_MOST_READ, weights, key=weights.__getitem__)}
         phrases = {phrase: words for phrase, words in self._list_phrases(ranked) if weights.keys() & words}
         telling = {phrase: max(weights.get(word, -1.0) for word in words) for phrase, words in phrases.items()}
         whole = {word for words in phrases.values() for word in words}
@@ -95,13 +98,22 @@ class QuestionWords:
             if word in written or _HAS_NO_SPACES.search(word):
                 if not self._is_part(place, word):
                     telling[word] = weight
-            elif form := _find_form(word, written):
+            elif form := self._find_form(word, written):
                 telling[word], forms[word] = weight / 2, form
         told = self._choose(telling, must=must)
         if any(map(_HAS_NO_SPACES.search, told)):  # a part of a word may be meant
             return "has words of the question"
         quoted = [f"“{forms[text]}” (for {self._quote(text)})" if text in forms else self._quote(text) for text in told]
         return f"has {join(quoted)} of the question" if quoted else ""
+
+    def _find_form(self, word: str, written: Iterable[str]) -> str | None:
+        """Return the first word, by letters, that differs from a word in its ending alone: “parties” for “party”.
+
+        For BM25 both are one word. So “police” is no form of “policy”, nor “plan” of “planes”.
+        """
+        stem, split = _ENDING.sub("", word), self._pool.encoder.split_words
+        alike = (one for one in written if one.startswith(stem) and _ENDING.sub("", one) == stem)
+        return min((one for one in alike if not split(one).isdisjoint(self._numbers[word])), default=None)
 
     def are_in(self, words: Collection[str]) -> bool:
         """Return True if one of some words, in small letters, is a word of the question that half of the pool lacks."""
@@ -234,12 +246,6 @@ def join(parts: Sequence[str]) -> str:
     """Join parts of a sentence by commas and "and"."""
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _find_form(word: str, written: Iterable[str]) -> str | None:
-    """Return the first word, by letters, that differs from a word in its ending alone: “parties” for “party”."""
-    stem = _ENDING.sub("", word)
-    return min((one for one in written if one.startswith(stem) and _ENDING.sub("", one) == stem), default=None)
 
 
 def spell(text: str, phrase: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -388,49 +388,64 @@ class Company:
             best.setdefault(self._name_page(place), place)
             for key in contents[place].topics:
                 about.setdefault(key, []).append(place)
+        known: dict[tuple[str, ...], list[list[int]]] = {}
         for place, content in enumerate(contents):
             for triple in content.links:
-                pages = self._find_pages(place, triple, about, standing)
-                ends = [(end, place) for end in pages[:1] + self._find_headed(pages, triple)]
-                ends += [(end, other) for other in pages[:1] for end in (place, best[self._name_page(place)])]
+                pages, headed = self._find_pages(place, triple, about, standing, known)
+                ends = [(end, place) for end in pages + headed]
+                ends += [(end, other) for other in pages for end in (place, best[self._name_page(place)])]
                 self._note(found, place, triple, [(end, other, standing[other]) for end, other in ends])
         return found
 
     def _find_pages(
-        self, place: int, triple: Triple, about: Mapping[str, Sequence[int]], standing: Mapping[int, int]
-    ) -> list[int]:
-        """Return the passages of the page that a link leads to, best first; none of the page that has the link.
+        self,
+        place: int,
+        triple: Triple,
+        about: Mapping[str, Sequence[int]],
+        standing: Mapping[int, int],
+        known: dict[tuple[str, ...], list[list[int]]],
+    ) -> list[list[int]]:
+        """Return the best passage of the page that a link leads to, and the best one with the heading that it names.
 
-        There are none either, if neither end is among the first.
+        Each is a list of one, or empty. The page that has the link has none. `known` keeps what is found, since many
+        links may lead to one page.
         """
-        found = [about[name] for name in self._pool.names_of(entity_key(triple.object)) if name in about]
-        if min([standing[place], *(standing[pages[0]] for pages in found)]) > _FOLLOWED:
-            return []
-        pages = sorted({other for pages in found for other in pages}, key=standing.__getitem__)
-        return [other for other in pages if not self._pool.are_of_one_document(place, other)]
+        entity, document = entity_key(triple.object), self._pool.passages[place].document
+        key = (entity, document, section := read_section(triple.predicate))
+        if key not in known:
+            if (entity,) not in known:
+                found = {other for name in self._pool.names_of(entity) for other in about.get(name, ())}
+                known[entity,] = [sorted(found, key=standing.__getitem__)]
+            passages = self._pool.passages
+            pages = [
+                (other for other in known[entity,][0] if not document or passages[other].document != document)
+                for _ in range(2)
+            ]
+            found_pages = pages[0], self._find_headed(pages[1], section)
+            known[key] = [[*islice(some, 2)] for some in found_pages]  # one may be the passage with the link
+        return [[other for other in some if other != place][:1] for some in known[key]]
 
     def _note(self, found: list[Link | None], place: int, triple: Triple, ends: Sequence[tuple[int, int, int]]) -> None:
         """Note a link where it is the strongest: at ends whose other end stands, from 1, among the first."""
-        said = self._pool.fact_coverage(triple) if ends else 0.0
-        for end, other, number in ends:
-            if number <= _FOLLOWED:
-                new = self._pool.weigh_new(self._pool.find_asked(end), other)
-                strength = math.sqrt((said + new) / 2 + _LEAST_SAID) / math.sqrt(number)
-                strongest = found[end]
-                if strongest is None or strength > strongest.likeness:
-                    found[end] = Link(place, triple, entity_key(triple.object), strength)
+        followed = [end for end in ends if end[2] <= _FOLLOWED]
+        said = self._pool.fact_coverage(triple) if followed else 0.0
+        for end, other, number in followed:
+            new = self._pool.weigh_new(self._pool.find_asked(end), other)
+            strength = math.sqrt((said + new) / 2 + _LEAST_SAID) / math.sqrt(number)
+            strongest = found[end]
+            if strongest is None or strength > strongest.likeness:
+                found[end] = Link(place, triple, entity_key(triple.object), strength)
 
     def _name_page(self, place: int) -> str:
         """Return the document of a passage; its own id if it is none's."""
         return self._pool.passages[place].document or self._pool.passages[place].id
 
-    def _find_headed(self, pages: Sequence[int], triple: Triple) -> list[int]:
-        """Return the best passage, if any, that has the heading of the section that a link leads to."""
-        if not (section := read_section(triple.predicate)):
-            return []
+    def _find_headed(self, pages: Iterable[int], section: str) -> Iterator[int]:
+        """Yield the passages that have the heading of the section that a link leads to; none if it leads to none."""
         heading = write_line(section)
-        found = (place for place in pages if heading in self._pool.contents[place].line)
-        return [place for place in found if _has_heading(self._pool.passages[place].text, heading)][:1]
+        for place in pages if section else ():
+            if heading in self._pool.contents[place].line and _has_heading(self._pool.passages[place].text, heading):
+                yield place
 
 
 def read_plain(text: str) -> str:

@@ -18,6 +18,7 @@ from llama_index_gear.ranking.ranker import Ranked, rank
 from llama_index_gear.ranking.reasons import _names, build_chain, explain_place, list_ranks
 from llama_index_gear.ranking.weights import SIGNALS, RankingWeights
 from llama_index_gear.store.bm25 import make_encoder
+from llama_index_gear.tests.growth import assert_linear
 from llama_index_gear.triple import Triple, serialize_triples
 
 ENCODER = make_encoder("english", 1.0)
@@ -118,6 +119,30 @@ def test_words_are_quoted_as_the_question_writes_them() -> None:
     long = f"eta {'e' * 1_500}"
     pool = Pool(long, [*passages, PoolPassage("g", long, [])], {"base": ["g"]}, ENCODER)
     assert 100 < len(say_words(pool, "g")) < 250
+
+
+def test_another_word_that_ends_alike_is_no_form_of_a_word() -> None:
+    """BM25 tells them apart, and what it found is quoted."""
+    for question, text, said in (
+        ("Where are the planes?", "plan, plane", "has “plane” (for “planes”) of the question"),
+        ("Which policy?", "police, policies", "has “policies” (for “policy”) of the question"),
+        ("Who rated it?", "rat, rate", "has “rate” (for “rated”) of the question"),
+        ("Which skies?", "ski, sky", ""),
+    ):
+        passages = [PoolPassage("a", text, []), PoolPassage("b", "zeta", [])]
+        assert say_words(Pool(question, passages, {"base": [*"ab"]}, ENCODER), "a") == said
+
+
+@pytest.mark.parametrize("word", ["Ab", "слово"])
+def test_a_question_as_long_as_a_passage_is_explained_in_short_time(word: str) -> None:
+    """Each of its words was looked up in the passage, and those in other letters in the question."""
+
+    def ask(size: int) -> tuple[Pool, Ranked]:
+        text = " ".join(f"{word}{number}x" for number in range(size))
+        pool = Pool(text, [PoolPassage(one, text, []) for one in "ab"], {"base": ["a"]}, ENCODER)
+        return pool, find(pool, "a")
+
+    assert_linear(lambda asked: list_reasons(*asked), ask, 4_000)
 
 
 def test_pieces_of_addresses_are_not_quoted() -> None:

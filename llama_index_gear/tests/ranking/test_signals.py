@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -628,3 +629,25 @@ def test_a_passage_alone() -> None:
     none = dict.fromkeys(("shared_words", "linked", "named", "page_links"), 0)
     some = {"new_words": 1, "phrases": 1, "in_question": 0.5, "tied": 1, "walk": math.log(1 + 1e-4)}
     assert signals == pytest.approx({**none, **some})
+
+
+def test_many_links_to_passages_of_one_title_are_followed_in_short_time() -> None:
+    """The passages of that title were put in order for each link."""
+    links = [Triple("Hall", f"“See it, {number}.” links to", "Yard") for number in range(5)]
+
+    def ask(size: int) -> Company:
+        passages = [PoolPassage(str(number), f"w{number}", links, "Yard") for number in range(size)]
+        return Company(Pool("See it?", passages, {"base": [passage.id for passage in passages]}, ENCODER))
+
+    assert_linear(lambda company: Company.page_links.func(company), ask, 2_400)
+
+
+def test_passages_of_linked_names_are_counted_in_short_time() -> None:
+    """Each name was looked for among all names of each passage."""
+
+    def ask(size: int) -> Pool:
+        facts = [Triple(f"A{number}", "is", f"B{number}") for number in range(size)]
+        aliases = [(f"a{number}", f"b{number}") for number in range(size)]
+        return make_pool("?", PoolPassage("a", "", facts)).extend([], {}, aliases)
+
+    assert_linear(lambda pool: replace(pool).entity_passages, ask, 4_000)
