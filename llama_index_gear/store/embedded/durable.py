@@ -1,14 +1,19 @@
 """Files and folders that take their place once they are on the disk: a power cut leaves them whole, or absent.
 
-After a rename alone, a disk may have the new name, and nothing of what was written under the old one.
+After a rename alone, a disk may have the new name, and nothing of what was written under the old one. Some file systems
+of a network or a virtual machine cannot be asked to write out a folder, or at all: there, nothing is promised.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+
+_UNABLE = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
+"""What a file system answers that cannot write out a file, or a folder, when it is asked to."""
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object], draft: Path) -> None:
@@ -20,14 +25,14 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object], draft: Path) ->
         draft: path of the unfinished file, in the same folder. One that a killed process left is overwritten.
 
     Raises:
-        OSError: the disk failed. What was there is there still.
+        OSError: the disk failed. What was there is there still, or the new file is whole in its place.
 
     """
     try:
         with draft.open("wb") as file:
             write(file)
             file.flush()
-            os.fsync(file.fileno())
+            _sync_open(file.fileno())
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
@@ -51,6 +56,14 @@ def sync_names(folder: Path) -> None:
 def _sync(path: str | Path, flags: int) -> None:
     descriptor = os.open(path, flags)
     try:
-        os.fsync(descriptor)
+        _sync_open(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync_open(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNABLE:
+            raise

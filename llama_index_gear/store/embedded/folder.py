@@ -304,11 +304,11 @@ def make(folder: Path, build: Callable[[str], object]) -> None:
             if folder.exists():
                 folder.rmdir()  # empty, or it raises; not everywhere does a rename replace it
             draft.rename(folder)
-            sync_names(folder.parent)
         except (OSError, StoreError) as error:
             if draft.exists():
                 raise
             raise StoreLockedError(f"another process or client makes {folder} just now: repeat the call") from error
+        sync_names(folder.parent)
 
 
 def check_own(folder: Path) -> None:

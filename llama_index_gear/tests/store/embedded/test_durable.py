@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pytest
 from qdrant_client.http import models
 
 from llama_index_gear.cli.store_note import StoreNote, write_note
+from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.ingestion.regular_files import NOTE
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.client import EdgeClient
@@ -20,6 +22,7 @@ from llama_index_gear.store.embedded.packing import write_anew
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows syncs no folders")
 VECTORS = {"v": models.VectorParams(size=4, distance=models.Distance.COSINE)}
+NOTE_OF_MODELS = StoreNote(embed_model="m", files="f", collection="c", llm="l", probe="p", limit=1)
 
 
 class Disk:
@@ -72,8 +75,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 def test_a_note_is_on_the_disk_before_it_takes_its_place(disk: Disk, tmp_path: Path) -> None:
-    note = StoreNote(embed_model="m", files="f", collection="c", llm="l", probe="p", limit=1)
-    write_note(tmp_path, note)
+    write_note(tmp_path, NOTE_OF_MODELS)
     assert disk.renamed == [tmp_path / NOTE] and os.listdir(tmp_path) == [NOTE]
 
 
@@ -97,4 +99,41 @@ def test_a_collection_that_is_written_anew_is_on_the_disk_before_the_old_one_goe
         write_anew(folder, config, lambda: shard, lambda: client._shards.close("c"))
     assert disk.renamed[-1] == folder
     assert client.count("c").count == 1
+    client.close()
+
+
+def fail(monkeypatch: pytest.MonkeyPatch, code: int, *, in_folder: Path | None = None) -> None:
+    """Let each sync fail, or only those of a folder."""
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if in_folder is None or os.path.samestat(os.fstat(descriptor), in_folder.stat()):
+            raise OSError(code, os.strerror(code))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF])
+def test_a_file_system_that_cannot_be_asked_to_write_out_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
+) -> None:
+    """Some of a network or a virtual machine refuse it for folders, or at all."""
+    fail(monkeypatch, code)
+    write_note(tmp_path, NOTE_OF_MODELS)
+    client = EdgeClient(tmp_path / "store")
+    client.create_collection("c", VECTORS, metadata={"a": 1})
+    assert client.count("c").count == 0 and {*os.listdir(tmp_path)} == {"store", NOTE}
+    client.close()
+
+
+def test_a_disk_that_fails_is_named_and_no_other_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    client = EdgeClient(tmp_path / "store")
+    (tmp_path / "store").mkdir()
+    fail(monkeypatch, errno.EIO, in_folder=tmp_path / "store")
+    with pytest.raises(StoreError, match="Input/output error") as raised:
+        client.create_collection("c", VECTORS)
+    assert not isinstance(raised.value, StoreLockedError)
+    monkeypatch.undo()
+    assert client.collection_exists("c") and client.count("c").count == 0
     client.close()
