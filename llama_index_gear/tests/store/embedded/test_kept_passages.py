@@ -1,10 +1,12 @@
 """The passages of an open collection in memory are those that are stored, whatever is written in between."""
 
 import random
+import tracemalloc
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from llama_index.core.vector_stores.types import VectorStoreQuery
@@ -116,6 +118,27 @@ def test_what_is_kept_is_bounded(store: GeARVectorStore, monkeypatch: pytest.Mon
     for name in random.Random(0).sample(NAMES, 10):
         store.query(VectorStoreQuery(query_embedding=EMBED.get_text_embedding(name), similarity_top_k=2))
         assert limit != "_KEPT" or len(kept) <= 5
+
+
+@pytest.mark.parametrize("text", ["\U0001f600" * 3_000, ""])
+def test_what_is_kept_takes_no_more_memory_than_it_may(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Texts of other programs may have four bytes a character, or be short."""
+
+    class Shard:
+        def retrieve(self, ids: list[str], *_: Any) -> list[models.Record]:
+            return [models.Record(id=id_, payload=dict(zip(NODE_FIELDS, (text + id_, ""), strict=True))) for id_ in ids]
+
+    monkeypatch.setattr(payloads, "_KEPT", 1 << 20)
+    monkeypatch.setattr(payloads, "from_id", lambda id_: id_)
+    kept, most = payloads.Payloads(), 0
+    tracemalloc.start()
+    for first in range(0, 5_000, 20):
+        points = [models.ScoredPoint(id=str(UUID(int=first + n)), version=0, score=0.0) for n in range(20)]
+        kept.fill(cast(Any, Shard()), points)
+        del points
+        most = max(most, tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert 1 << 19 < most < 1.3 * (1 << 20)
 
 
 @pytest.mark.parametrize("text", ["plain", "Größe 父亲 \n" * 100, ""])
