@@ -5,6 +5,7 @@ The pool is as wide whatever number of passages is asked for, so that fewer pass
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha1
@@ -35,7 +36,7 @@ _START_PASSAGES = 10
 _START_TRIPLES = 20
 POOL_PAGERANK = LocalPageRank(epsilon=5e-4)
 """PageRank of a pool, by default. Half the usual `epsilon`: it reaches a third more passages (28 instead of 21)."""
-_KEPT = 1 << 26  # characters: 130 MB, 16,000 passages of 100 words with their triples
+_KEPT = 1 << 26  # bytes of the JSON: 130 MB in all, 16,000 passages of 100 words with their triples
 _LONGEST_KEPT = 1 << 14  # characters of a passage's JSON
 _LIST_NAMES = {VectorStoreQueryMode.DEFAULT: "dense", VectorStoreQueryMode.SPARSE: "bm25"}
 
@@ -212,13 +213,13 @@ def _read_flow(encoder: WordEncoder, points: Sequence[Any]) -> Flow[list[StoredP
 class _KeptPassages(dict[tuple[Any, ...], tuple[PoolPassage, Content]]):
     """Passages that were read, by a digest of their points: none is older than its point.
 
-    It is emptied before the JSON of all has more characters than `_KEPT`.
+    It is emptied before the JSON of all has more bytes than `_KEPT`.
     """
 
     size = 0  # of these
 
     def keep(self, key: tuple[Any, ...], read: tuple[PoolPassage, Content], size: int) -> None:
-        """Keep a passage; `size` is the number of characters of its JSON."""
+        """Keep a passage; `size` is the number of bytes of its JSON."""
         self.size = self.size + size if self else size
         if self.size > _KEPT:
             self.clear()
@@ -242,7 +243,7 @@ def _read(encoder: WordEncoder, point: Any) -> StoredPassage:
     if (read := _kept.get(key)) is None:
         passage = to_pool_passage(to_node(point))
         read = (passage, read_content(passage, encoder))
-        _kept.keep(key, read, len(content))
+        _kept.keep(key, read, sys.getsizeof(content))
     if isinstance(payload, StoredPayload):
         payload.key = key
     return StoredPassage(point, *read)

@@ -16,7 +16,7 @@ from llama_index_gear.store.embedded.models import from_id
 from llama_index_gear.store.schema import NODE_FIELDS
 
 _KEPT = 1 << 25  # bytes: 9,000 passages of 100 words with their triples
-_BESIDE = 450  # bytes that a payload takes beside its JSON
+_BESIDE = 500  # bytes of a passage beside its JSON
 _MOST_AT_ONCE = 1 << 10  # passages that are kept of one answer: who asks for more reads all, once
 _LONGEST = 1 << 14  # characters of a passage's JSON
 
@@ -53,7 +53,7 @@ class Payloads:
 
     def __init__(self) -> None:
         self._kept: dict[Any, StoredPayload] = {}
-        self._size = 0  # bytes
+        self._size = 0  # bytes that they take
 
     def forget(self) -> None:
         """Forget what was read: a point changes."""
@@ -72,7 +72,7 @@ class Payloads:
             payload = known[point_id] = record.payload or {}
             content, kind = (payload.get(name) for name in NODE_FIELDS)
             if isinstance(content, str) and isinstance(kind, str) and len(content) <= longest:
-                known[point_id] = self._keep(point_id, StoredPayload(content, kind), sys.getsizeof(content) + _BESIDE)
+                known[point_id] = self._keep(point_id, StoredPayload(content, kind), measure(content))
         for point in points:
             point.__dict__["payload"] = known.get(point.id)  # not validated: it is a mapping
 
@@ -82,3 +82,8 @@ class Payloads:
         self._size += size
         self._kept[point_id] = payload
         return payload
+
+
+def measure(content: str) -> int:
+    """Return the bytes that a kept passage takes: a letter of its JSON takes up to four."""
+    return sys.getsizeof(content) + _BESIDE
