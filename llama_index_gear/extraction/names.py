@@ -491,10 +491,3 @@ class _Passage:
         if packages:
             counts = Counter(core for sentence in self.sentences for core in sentence.cores)
             yield from (word for word, is_sure in packages if is_sure or (word not in _ORDINARY and counts[word] > 1))
-
-
-def _divide_at(sentence: EncodedSentence, dividers: Collection[str]) -> None:
-    """Let small words divide names that they would join elsewhere ("a Torino da Giovanni Agnelli")."""
-    for place, core in enumerate(sentence.cores):
-        if core in dividers:
-            sentence.kinds[place] = "-"

@@ -350,7 +350,7 @@ class Pool:
     def is_speaker(self, names: Collection[str], number: float) -> bool:
         """Return True if in more than `number` passages a line begins with a name and a colon."""
         marks = [f"\n{name}:" for name in names]
-        if sum(map(self._text.count, marks)) < number:
+        if sum(map(self._text.count, marks)) <= number - 1:  # no break stands before the first line of all
             return False
         return sum(any(mark in f"\n{passage.text}" for mark in marks) for passage in self.passages) > number
 

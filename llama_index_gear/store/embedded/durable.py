@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _REFUSALS = {errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""What a file system says that cannot sync."""
+"""Errors of a file system that cannot sync."""
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object], draft: Path) -> None:

@@ -93,6 +93,16 @@ def test_the_words_of_a_pool_are_weighed_as_bm25_weighs_them() -> None:
     assert terms.rarity[[*columns.values()]] == pytest.approx([alpha, beta])
 
 
+@pytest.mark.parametrize(("spoken", "is_speaker"), [(4, True), (3, False)])
+def test_who_speaks_in_more_passages_than_a_number(spoken: int, is_speaker: bool) -> None:
+    """The first line of all counts, and so does a passage in which somebody speaks twice, once."""
+    texts = ["Ann: Hello\nAnn: Again", *["Bo: Hi\nAnn: Hello"] * (spoken - 1), "Joann: Hi, Ann: hello"]
+    pool = make_pool("?", *(make_passage(str(number), text) for number, text in enumerate(texts)))
+    assert pool.is_speaker(["Ann"], 3.5) == is_speaker
+    one = make_pool("?", *(make_passage(str(number), "Ann: Hello") for number in range(spoken)))
+    assert one.is_speaker(["Ann"], 3.5) == is_speaker and not one.is_speaker(["Hello"], 0.5)
+
+
 def test_a_line_has_a_text_s_words_between_single_spaces() -> None:
     assert write_line("Zoë's\n3.5 “Über”—e\ud800f ") == " zoë s 3 5 über e f " and write_line("…") == "  "
     assert write_line("Gro\u0308\xadße") == write_line("GRÖße") == " größe "

@@ -72,7 +72,7 @@ def say_words(pool: Pool, passage_id: str, weights: RankingWeights = EQUAL) -> s
 
 
 def test_reasons_in_words() -> None:
-    """What `linked` would say again is said once."""
+    """`linked` does not repeat what `named` says."""
     assert explain("dell") == {"named": f"names “Dell Curry”, as another passage does: {FACT}"}
     assert explain("dell", RankingWeights({"linked": 9.0})) == {
         "linked": f"names “Dell Curry”, as another passage does: {FACT}"

@@ -1,4 +1,4 @@
-"""What takes its place by a rename is on the disk by then, and its name soon after: a power cut leaves it whole."""
+"""A power cut leaves whole what takes its place by a rename: it is on the disk by then, and its name soon after."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VECTORS = {"v": models.VectorParams(size=4, distance=models.Distance.COSINE)}
 
 
 class Disk:
-    """What is on the disk, if the power is cut: files and folders as they were when they were last synced."""
+    """The disk after a power cut: files and folders as they were when they were last synced."""
 
     def __init__(self) -> None:
         self.synced: dict[int, int] = {}
